@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/crawld/crawld/internal/sleepplan"
 )
@@ -156,9 +157,14 @@ func Compare(old, new *Fleet) Diff {
 // does not speak: it never tries them over plain UDP instead.
 var ErrTransport = fmt.Errorf("this transport is not supported yet")
 
+// maxOption is the longest Uri-Host, Uri-Path or Uri-Query (RFC 7252 section 5.10).
+const maxOption = 255
+
 // ParseURI checks a sensor's address and normalises it: scheme and host in
-// lower case, port 5683 left out, DefaultPath where no path is given. The error
-// says what is wrong and what would be right.
+// lower case, port 5683 left out, DefaultPath where no path is given. The zone of
+// an IPv6 address keeps its case, as it names an interface. What String makes of
+// the result is its own normal form. The error says what is wrong and what would
+// be right.
 func ParseURI(raw string) (*url.URL, error) {
 	if strings.TrimSpace(raw) == "" {
 		return nil, fmt.Errorf("uri is missing; expected coap://host[:port][/path]")
@@ -167,46 +173,93 @@ func ParseURI(raw string) (*url.URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uri %q: %w", raw, unwrapURL(err))
 	}
-	switch strings.ToLower(u.Scheme) {
-	case "coap":
-	case "coaps", "coap+tcp", "coaps+tcp", "coap+ws", "coaps+ws":
-		return nil, fmt.Errorf("uri %q: %s: %w; the sensor is refused, never tried in plain", raw, u.Scheme, ErrTransport)
-	default:
-		return nil, fmt.Errorf("uri %q: scheme must be coap", raw)
+	for _, check := range []func(*url.URL) error{checkScheme, checkHost, checkOptions} {
+		if err := check(u); err != nil {
+			return nil, fmt.Errorf("uri %q: %w", raw, err)
+		}
 	}
+	if strings.Contains(raw, "#") { // an empty fragment leaves no trace in u
+		return nil, fmt.Errorf("uri %q: a coap URI has no fragment", raw)
+	}
+	normalise(u)
+	return u, nil
+}
+
+func checkScheme(u *url.URL) error {
+	switch u.Scheme { // in lower case since url.Parse
+	case "coap":
+		return nil
+	case "coaps", "coap+tcp", "coaps+tcp", "coap+ws", "coaps+ws":
+		return fmt.Errorf("%s: %w; the sensor is refused, never tried in plain", u.Scheme, ErrTransport)
+	}
+	return fmt.Errorf("scheme must be coap")
+}
+
+func checkHost(u *url.URL) error {
 	host, port := u.Hostname(), u.Port()
 	switch {
 	case u.Opaque != "" || host == "":
-		return nil, fmt.Errorf("uri %q: host is missing; expected coap://host[:port][/path]", raw)
+		return fmt.Errorf("host is missing; expected coap://host[:port][/path]")
 	case strings.Contains(host, ":") && !strings.HasPrefix(u.Host, "["):
-		return nil, fmt.Errorf("uri %q: an IPv6 address needs brackets, as in coap://[2001:db8::1]/", raw)
+		return fmt.Errorf("an IPv6 address needs brackets, as in coap://[2001:db8::1]/")
+	case len(host) > maxOption || !utf8.ValidString(host):
+		return fmt.Errorf("host must be UTF-8 of at most %d bytes", maxOption)
 	case u.User != nil:
-		return nil, fmt.Errorf("uri %q: a coap URI has no user part", raw)
-	case u.Fragment != "" || strings.HasSuffix(raw, "#"):
-		return nil, fmt.Errorf("uri %q: a coap URI has no fragment", raw)
+		return fmt.Errorf("a coap URI has no user part")
 	}
 	if port != "" {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return nil, fmt.Errorf("uri %q: port must lie in 1 .. 65535", raw)
+			return fmt.Errorf("port must lie in 1 .. 65535")
 		}
 	}
+	return nil
+}
+
+// checkOptions holds path and query against what fits into the options of a
+// request: RFC 7252 section 5.10.1 forbids the dot segments too.
+func checkOptions(u *url.URL) error {
 	for _, part := range strings.Split(u.EscapedPath(), "/") {
-		if len(part) > 3*255 {
-			return nil, fmt.Errorf("uri %q: a path segment is longer than 255 bytes (RFC 7252 section 5.10.1)", raw)
+		segment, err := url.PathUnescape(part)
+		switch {
+		case err != nil:
+			return err
+		case len(segment) > maxOption:
+			return fmt.Errorf("a path segment is longer than 255 bytes (RFC 7252 section 5.10.1)")
+		case segment == "." || segment == "..":
+			return fmt.Errorf("a path segment must not be %q (RFC 7252 section 5.10.1)", segment)
 		}
 	}
-	u.Scheme = "coap"
-	u.Host = strings.ToLower(host)
+	for _, part := range strings.Split(u.RawQuery, "&") {
+		parameter, err := url.PathUnescape(part)
+		switch {
+		case err != nil:
+			return err
+		case len(parameter) > maxOption:
+			return fmt.Errorf("a query parameter is longer than 255 bytes (RFC 7252 section 5.10.1)")
+		}
+	}
+	return nil
+}
+
+// normalise expects what the checks let through.
+func normalise(u *url.URL) {
+	host, port := u.Hostname(), strings.TrimLeft(u.Port(), "0")
 	if strings.Contains(host, ":") {
-		u.Host = "[" + strings.ToLower(host) + "]"
+		address, zone, zoned := strings.Cut(host, "%")
+		if host = strings.ToLower(address); zoned {
+			host += "%" + zone
+		}
+		u.Host = "[" + host + "]"
+	} else {
+		host = strings.ToLower(host)
+		u.Host = host
 	}
 	if port != "" && port != "5683" {
-		u.Host = net.JoinHostPort(strings.ToLower(host), port)
+		u.Host = net.JoinHostPort(host, port)
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path, u.RawPath = DefaultPath, ""
 	}
-	return u, nil
 }
 
 func unwrapURL(err error) error {
