@@ -1,0 +1,297 @@
+package planner
+
+import (
+	"time"
+
+	"github.com/crawld/crawld/internal/dpt"
+	"github.com/crawld/crawld/internal/fleet"
+	"github.com/crawld/crawld/internal/scheduler"
+	"github.com/crawld/crawld/internal/visit"
+)
+
+// Adopt hands a solved plan back. It takes effect exactly at its range's start,
+// or at once when that has passed (the solve came late, or it is the first). A
+// plan of a range that is over is dropped.
+func (p *Planner) Adopt(plan *Plan, now time.Time) {
+	if plan.Start.Before(p.rec.Range) || plan.par.Range != p.par.Range {
+		return
+	}
+	p.pending = plan
+	p.roll(now)
+	if p.pending != nil && p.pending.Start.Equal(p.rec.Range) {
+		if now.Sub(p.rec.Range) > p.par.lead() && p.rec.Version > 0 {
+			p.overlate++
+		}
+		p.takeOver(now)
+	}
+}
+
+// roll begins the next range when its start has come. Without a plan for it
+// every sensor is planned at its old price until the plan is there.
+func (p *Planner) roll(now time.Time) {
+	for !now.Before(p.end()) {
+		start := p.end()
+		if gone := now.Sub(start) / p.par.Range; gone > 0 {
+			start = start.Add(gone * p.par.Range) // ranges slept through
+		}
+		p.begin(start)
+		if p.pending != nil && p.pending.Start.Equal(start) {
+			p.takeOver(now)
+			continue
+		}
+		for _, s := range p.sensors {
+			if !s.polled(now) && p.rec.Version > 0 && p.par.Algorithm == nil {
+				p.replan(s, now)
+			}
+			p.schedule(s, now)
+		}
+	}
+}
+
+// begin resets what belongs to a range.
+func (p *Planner) begin(start time.Time) {
+	theta := p.par.Theta(len(p.sensors))
+	p.rec = FleetRecord{Range: start, Version: p.rec.Version, Price: p.rec.Price, Theta: theta,
+		Reserved: min(p.rec.Reserved, theta), Retries: p.rec.Retries, Stretch: p.rec.Stretch, Extra: p.rec.Extra,
+		Polling:  p.par.Polling,
+		Attempts: p.rec.Attempts / 2, Failed: p.rec.Failed / 2}
+	p.solved, p.spent, p.used, p.kept = false, 0, [6]int{}, p.rec.Reserved
+	for _, s := range p.sensors {
+		p.setInstants(s, nil)
+		s.rec.Range, s.rec.Used, s.rec.Polls, s.rec.Retry = start, 0, 0, false
+		if s.inflight && s.counted {
+			// It was started in the range before and is paid there.
+			s.counted = false
+		}
+	}
+}
+
+// takeOver makes the pending plan the running one. A sensor that came out of
+// the range before differently than the plan assumed is probed again at its
+// own price; so is one whose listing has changed.
+func (p *Planner) takeOver(now time.Time) {
+	plan := p.pending
+	p.pending = nil
+	attempts, failed := p.rec.Attempts, p.rec.Failed
+	p.rec = plan.rec
+	p.rec.Attempts, p.rec.Failed, p.rec.Polling = attempts, failed, p.par.Polling
+	p.solved, p.kept = true, max(0, p.rec.Reserved-p.used[visit.Poll]-p.used[visit.Probe])
+	p.spendAt = p.nextSpend(now)
+	for i, a := range plan.asks {
+		j, ok := p.fleet.Find(a.id)
+		if !ok {
+			continue
+		}
+		s := p.sensors[j]
+		sp := plan.Solution.Sensors[i]
+		s.rec.Mult, s.rec.Lose, s.rec.Gain, s.rec.Gap = sp.Mult, sp.Lose, sp.Gain, plan.gaps[i]
+		s.rec.Version, s.rec.Planned, s.rec.Retry = p.rec.Version, a.rate, false
+		if s.polled(now) {
+			p.setInstants(s, nil)
+			continue
+		}
+		if s.gen != a.gen || !p.asAssumed(s, a) && p.par.Algorithm == nil {
+			p.replan(s, now)
+			continue
+		}
+		p.setInstants(s, p.instants(sp))
+	}
+	p.balance(now)
+	for _, s := range p.sensors {
+		p.schedule(s, now)
+	}
+}
+
+// asAssumed tells whether the sensor's source is where the snapshot took it to
+// be: a crawl that was made a little late is no news, one that failed is.
+func (p *Planner) asAssumed(s *sensor, a ask) bool {
+	if a.phantom {
+		return s.rec.Source.IsZero()
+	}
+	if s.inflight && s.issued.Equal(a.source) {
+		return true
+	}
+	return !s.rec.Source.Before(a.source)
+}
+
+func (p *Planner) instants(sp scheduler.SensorPlan) []time.Time {
+	if len(sp.Ticks) == 0 {
+		return nil
+	}
+	at := make([]time.Time, len(sp.Ticks))
+	for k, t := range sp.Ticks {
+		at[k] = p.rec.Range.Add(time.Duration(t) * p.par.Tick)
+	}
+	return at
+}
+
+// running is the running range's problem without its demands.
+func (p *Planner) running() *scheduler.Problem {
+	return &scheduler.Problem{Tick: p.par.Tick, Length: p.par.length(), Extra: p.rec.Extra,
+		End: p.par.End, Candidates: p.par.Candidates, Step: p.par.Step,
+		Budget: p.rec.Theta, Price: p.rec.Price}
+}
+
+// demandFrom is what one sensor asks of the rest of the running range.
+func (p *Planner) demandFrom(s *sensor, from time.Time) *scheduler.Demand {
+	start := p.rec.Range
+	a := ask{plan: s.Plan, coef: s.coef(), cap: s.MaxCrawls, source: s.rec.Source,
+		phantom: s.rec.Source.IsZero(), latest: from}
+	if a.phantom {
+		a.source = s.rec.Since
+	}
+	gap := s.rec.Gap
+	if gap <= 0 {
+		gap = float64(p.par.length())
+	}
+	d := &scheduler.Demand{Spans: p.par.spans(s.Plan, start, 0, p.par.length()+p.rec.Extra)}
+	p.par.demand(d, a, start, gap)
+	if a.source.After(start) && !a.phantom {
+		d.Backlog, d.Source = 0, int64(a.source.Sub(start)/p.par.Tick)
+	}
+	if s.MaxCrawls >= 0 {
+		d.Cap = max(0, s.MaxCrawls-s.rec.Used)
+	}
+	return d
+}
+
+// earliest is the first instant at which the sensor may be asked again: not
+// before the rest it asked for, nor within the minimum gap of the last attempt.
+func (p *Planner) earliest(s *sensor, now time.Time) time.Time {
+	from := now
+	if s.rec.NotBefore.After(from) {
+		from = s.rec.NotBefore
+	}
+	if !s.rec.LastAttempt.IsZero() {
+		if gap := s.rec.LastAttempt.Add(p.par.Polling.MinGap); gap.After(from) {
+			from = gap
+		}
+	}
+	return from
+}
+
+// replan plans one sensor anew, from now to the range's end, at its current
+// price, and lets the budget have the last word.
+func (p *Planner) replan(s *sensor, now time.Time) {
+	p.replanFrom(s, p.earliest(s, now), now)
+}
+
+func (p *Planner) replanFrom(s *sensor, from, now time.Time) {
+	p.replans++
+	if !from.Before(p.end()) {
+		p.setInstants(s, nil)
+		return
+	}
+	sp, err := scheduler.Replan(p.running(), p.demandFrom(s, from), p.multiplier(s))
+	if err != nil {
+		p.setInstants(s, nil) // nothing can be planned for it in this range
+		return
+	}
+	s.rec.Planned = s.rec.Rate.Mean()
+	p.takePlan(s, sp)
+	p.balance(now)
+}
+
+// Replace takes a new fleet: unchanged sensors keep everything, changed ones
+// their history, removed ones leave, new ones start with priors and the fleet's
+// price. The error is of the new fleet's; the old one then stays.
+func (p *Planner) Replace(f *fleet.Fleet, now time.Time) error {
+	p.roll(now)
+	old := p.sensors
+	oldFleet := p.fleet
+	p.sensors, p.fleet = make([]*sensor, 0, f.Len()), f
+	for i, fs := range f.All() {
+		j, ok := oldFleet.Find(fs.ID)
+		if !ok {
+			if err := p.join(i, fs, nil, now); err != nil {
+				return err
+			}
+			continue
+		}
+		s := old[j]
+		old[j] = nil
+		s.index = i
+		p.sensors = append(p.sensors, s)
+		if !s.Equal(fs) {
+			p.change(s, fs, now)
+		}
+	}
+	for _, s := range old {
+		if s != nil {
+			p.leave(s)
+		}
+	}
+	p.rec.Theta = p.par.Theta(f.Len())
+	for _, s := range p.sensors {
+		if p.solved && s.rec.Version == 0 && !s.polled(now) && p.par.Algorithm == nil {
+			p.replan(s, now)
+		}
+	}
+	p.balance(now)
+	for _, s := range p.sensors {
+		p.schedule(s, now)
+	}
+	return nil
+}
+
+// change gives a sensor its new listing. Another address is another device: what
+// was learned of the old one's wire does not hold for it.
+func (p *Planner) change(s *sensor, fs *fleet.Sensor, now time.Time) {
+	moved := s.URI != fs.URI
+	rates := s.Rate != fs.Rate || s.RateFixed != fs.RateFixed
+	plans := !s.Plan.Equal(fs.Plan)
+	s.Sensor = fs
+	s.gen++
+	if rates {
+		s.rec.Rate = NewRate(fs.Rate, fs.RateFixed)
+	}
+	if moved {
+		s.rec.ETag, s.rec.NotBefore = nil, time.Time{}
+	}
+	if moved || plans {
+		s.rec.Unreachable, s.rec.Silent, s.rec.Mid = false, 0, false
+		s.rec.Tracker, s.rec.Search = nil, nil
+	}
+	if s.polled(now) {
+		p.setInstants(s, nil)
+		if s.rec.Search == nil && s.rec.Tracker == nil {
+			s.rec.Search = dpt.NewSearch(p.par.Polling, now, s.seed())
+		}
+		return
+	}
+	s.rec.Mult = 0
+	s.rec.Version = 0
+}
+
+func (p *Planner) leave(s *sensor) {
+	s.rec.Gain = 0
+	p.setInstants(s, nil)
+	p.wait.remove(s)
+	p.due.remove(s)
+	// What it spent stays spent: theta counts attempts, not sensors.
+}
+
+// Jump rebuilds the plan after the wall clock has jumped: instants of the old
+// time mean nothing in the new one. What was spent stays spent, so a clock that
+// jumps to and fro buys no crawls.
+func (p *Planner) Jump(now time.Time) {
+	spent, used := p.spent, p.used
+	counts := make([][2]int, len(p.sensors))
+	for i, s := range p.sensors {
+		counts[i] = [2]int{s.rec.Used, s.rec.Polls}
+	}
+	p.pending, p.asked = nil, time.Time{}
+	p.begin(now)
+	p.spent, p.used = spent, used
+	for i, s := range p.sensors {
+		s.rec.Used, s.rec.Polls = counts[i][0], counts[i][1]
+		for _, t := range []*time.Time{&s.rec.Source, &s.rec.LastAttempt, &s.rec.Since} {
+			if t.After(now) {
+				*t = now
+			}
+		}
+		s.rec.NotBefore, s.rec.Contacts = time.Time{}, nil
+		s.rec.Tracker, s.rec.Search = nil, nil
+		p.schedule(s, now)
+	}
+}

@@ -1,0 +1,246 @@
+package planner
+
+import (
+	"slices"
+	"time"
+
+	"github.com/crawld/crawld/internal/dpt"
+	"github.com/crawld/crawld/internal/visit"
+)
+
+// NotStored is the Reason of an outcome that is observed again because the
+// repository could not commit it.
+const NotStored = "not-stored"
+
+// maxSilent is how many unanswered confirmable mid-window visits, in different
+// windows, make a sensor unreachable.
+const maxSilent = 2
+
+// alwaysOnApart is what stands for "different windows" where a sensor has only
+// one.
+const alwaysOnApart = time.Minute
+
+// Observe takes in what became of a visit and returns the sensor's new record,
+// to be stored in one transaction with the outcome. If that fails, the outcome
+// is observed again as failed with Reason NotStored: the source then goes back.
+// It returns nil for a sensor that has left the fleet.
+func (p *Planner) Observe(o visit.Outcome, now time.Time) *Record {
+	i, ok := p.fleet.Find(o.Sensor)
+	if !ok {
+		return nil
+	}
+	s := p.sensors[i]
+	if o.Reason == NotStored {
+		p.takeBack(s)
+	} else {
+		s.inflight = false
+	}
+	if o.Result == visit.Missed {
+		s.rec.Last, s.rec.LastReason = o.Result, o.Reason
+		p.afterMiss(s, now)
+		return s.rec
+	}
+	p.note(s, o)
+	if o.Result.Success() {
+		s.undo = s.rec.clone()
+		p.succeed(s, o)
+	}
+	wasPolled := s.polled(now)
+	p.track(s, o, now)
+	p.evidence(s, o)
+	p.react(s, o, wasPolled, now)
+	p.schedule(s, now)
+	return s.rec
+}
+
+// takeBack undoes the last success of a sensor whose outcome was not stored.
+func (p *Planner) takeBack(s *sensor) {
+	if s.undo == nil {
+		return
+	}
+	s.rec.Source, s.rec.Rate = s.undo.Source, s.undo.Rate
+	s.rec.ETag, s.rec.Known = s.undo.ETag, s.undo.Known
+	s.undo = nil
+}
+
+// note keeps what every attempt leaves behind.
+func (p *Planner) note(s *sensor, o visit.Outcome) {
+	s.rec.Visits++
+	s.rec.Last, s.rec.LastReason, s.rec.LastAttempt = o.Result, o.Reason, o.Started
+	if o.Kind == visit.Planned || o.Kind == visit.Retry {
+		p.rec.Attempts++
+		if !o.Result.Success() {
+			p.rec.Failed++
+		}
+	}
+	if o.Result.Success() {
+		s.rec.Failures = 0
+	} else {
+		s.rec.Failures++
+	}
+	if o.RetryAfter > 0 {
+		s.rec.NotBefore = o.Ended.Add(o.RetryAfter)
+	}
+	if o.Contact {
+		s.rec.Contacts = append(s.rec.Contacts, o.Ended)
+		if extra := len(s.rec.Contacts) - maxContacts; extra > 0 {
+			s.rec.Contacts = slices.Delete(s.rec.Contacts, 0, extra)
+		}
+	}
+	s.undo = nil
+}
+
+// succeed moves the source and learns the rate. The first description ever is
+// no event: nothing is known of when it came to be.
+func (p *Planner) succeed(s *sensor, o visit.Outcome) {
+	if !s.rec.Source.IsZero() {
+		exposure := p.exposure(s, s.rec.Source, o.Started)
+		logged := 0
+		for _, t := range o.PublishedAt {
+			if t.After(s.rec.Source) && !t.After(o.Ended) {
+				logged++
+			}
+		}
+		if logged > 0 {
+			s.rec.Rate.Events(logged, exposure)
+		} else {
+			s.rec.Rate.Visit(o.Result == visit.Described, exposure)
+		}
+	}
+	s.rec.Source = o.Started
+	s.rec.ETag = o.NewETag
+	if o.Hash != "" {
+		s.rec.Known = o.Hash
+	}
+}
+
+// exposure is the awake time between two successes in seconds. Where the sleep
+// plan is unknown all time counts: the rate then is one per second of life.
+func (p *Planner) exposure(s *sensor, from, to time.Time) float64 {
+	if !to.After(from) {
+		return 0
+	}
+	if until, limited := s.Plan.KnownUntil(); limited && until.Before(to) {
+		return to.Sub(from).Seconds()
+	}
+	var awake time.Duration
+	for _, w := range s.Plan.Windows(from, to) {
+		awake += w.Duration()
+	}
+	return awake.Seconds()
+}
+
+// maxUnanswered is how many polls in a row may stay unanswered before a sensor
+// without sleep plan is searched for again instead of tracked: a tracker knows
+// when something is published, not when the sensor can be reached.
+const maxUnanswered = 8
+
+// track feeds tracker and search of a polled sensor. The first contact ends the
+// search; what the tracker has learned survives a silence.
+func (p *Planner) track(s *sensor, o visit.Outcome, now time.Time) {
+	if !s.polled(now) {
+		return
+	}
+	if s.rec.Tracker != nil {
+		s.rec.Tracker.Observe(o)
+	}
+	if s.rec.Search != nil {
+		s.rec.Search.Observe(o)
+	}
+	switch {
+	case o.Contact:
+		s.rec.Search = nil
+		if s.rec.Tracker == nil && !s.rec.Unreachable {
+			s.rec.Tracker = dpt.NewTracker(p.par.Polling, o.Started)
+			s.rec.Tracker.Observe(o)
+		}
+	case s.rec.Search == nil && s.rec.Failures >= maxUnanswered:
+		s.rec.Search = dpt.NewSearch(p.par.Polling, o.Ended, s.seed())
+	}
+}
+
+// evidence applies the one revocation rule: two unanswered confirmable visits
+// in the middle of different windows make a sensor unreachable, any contact
+// makes it reachable again. Its declared plan is kept.
+func (p *Planner) evidence(s *sensor, o visit.Outcome) {
+	if o.Contact {
+		s.rec.Mid, s.rec.Silent, s.rec.Unreachable = false, 0, false
+		s.rec.SilentAt = time.Time{}
+		return
+	}
+	w, awake := s.Plan.Window(o.Started)
+	if o.Result != visit.Asleep || o.NON || !awake || s.rec.Unreachable {
+		return
+	}
+	at := w.Start
+	quarter := w.Duration() / 4
+	if w.Duration() > 2*p.par.Range { // as good as always on
+		if !s.rec.SilentAt.IsZero() && o.Started.Sub(s.rec.SilentAt) < alwaysOnApart {
+			return
+		}
+		at = o.Started
+	} else if o.Started.Before(w.Start.Add(quarter)) || o.Started.After(w.End.Add(-quarter)) {
+		s.rec.Mid = true
+		return
+	} else if s.rec.SilentAt.Equal(at) {
+		return
+	}
+	s.rec.Silent, s.rec.SilentAt = s.rec.Silent+1, at
+	s.rec.Mid = true
+	if s.rec.Silent >= maxSilent {
+		s.rec.Unreachable = true
+		s.rec.Search = dpt.NewSearch(p.par.Polling, o.Ended, s.seed())
+	}
+}
+
+// react plans on: at once after a failure, at the sensor's wish after a refusal,
+// and when the rate has moved.
+func (p *Planner) react(s *sensor, o visit.Outcome, wasPolled bool, now time.Time) {
+	if s.polled(now) {
+		p.setInstants(s, nil)
+		return
+	}
+	s.rec.Retry = false
+	switch {
+	case p.par.Algorithm != nil || !p.planned(s):
+	case o.Result == visit.Refused && o.RetryAfter == 0:
+		p.afterRefusal(s, o)
+	case !o.Result.Success():
+		p.replan(s, now)
+		s.rec.Retry = len(s.rec.Instants) > 0
+	case wasPolled:
+		p.replan(s, now) // back from being unreachable
+	case s.rec.Rate.Moved(s.rec.Planned):
+		s.rec.Mult = 0
+		p.replan(s, now)
+	}
+}
+
+// planned tells whether the running range has a price to plan at.
+func (p *Planner) planned(s *sensor) bool { return p.rec.Version > 0 && s.coef() > 0 }
+
+// afterRefusal gives up what is left of the window: the answer was final for it.
+func (p *Planner) afterRefusal(s *sensor, o visit.Outcome) {
+	w, ok := s.Plan.Window(o.Started)
+	if !ok || w.Duration() > 2*p.par.Range {
+		return
+	}
+	s.rec.NotBefore = w.End
+	keep := s.rec.Instants
+	for len(keep) > 0 && keep[0].Before(w.End) {
+		keep = keep[1:]
+	}
+	p.setInstants(s, slices.Clone(keep))
+}
+
+// afterMiss plans a sensor on whose window closed before its turn came. What
+// is still planned for it stays where a later instant has already come.
+func (p *Planner) afterMiss(s *sensor, now time.Time) {
+	if len(s.rec.Instants) == 0 || s.rec.Instants[0].After(now) {
+		if !s.polled(now) && p.par.Algorithm == nil && p.planned(s) {
+			p.replan(s, now)
+			s.rec.Retry = len(s.rec.Instants) > 0
+		}
+	}
+	p.schedule(s, now)
+}

@@ -1,0 +1,343 @@
+package planner
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/crawld/crawld/internal/dpt"
+	"github.com/crawld/crawld/internal/fleet"
+	"github.com/crawld/crawld/internal/scheduler"
+	"github.com/crawld/crawld/internal/visit"
+)
+
+// Planner is the state of all decisions. See the package comment for who may
+// call it.
+type Planner struct {
+	par     Parameters
+	fleet   *fleet.Fleet
+	sensors []*sensor // in the order of fleet
+
+	rec      FleetRecord
+	solved   bool      // the running range has an adopted plan
+	asked    time.Time // start of the range whose Problem was handed out
+	pending  *Plan     // solved, waits for its range
+	used     [6]int    // attempts of the running range by visit.Kind
+	spent    int       // of them against theta
+	left     int       // crawls still planned in the running range
+	wait     queue     // by next instant
+	due      queue     // instant reached, by value
+	kept     int       // of theta kept back for polls
+	losers   queue     // has planned crawls, by marginal value of the last
+	gainers  queue     // by marginal value of one more
+	spendAt  time.Time // when unused budget is given out next
+	replans  uint64    // re-plans of one sensor since New
+	dropped  uint64    // crawls dropped because the budget was spent elsewhere
+	overlate uint64    // plans that came after their range had begun
+}
+
+// sensor is the planner's view of one fleet.Sensor.
+type sensor struct {
+	*fleet.Sensor
+	index    int
+	rec      *Record
+	undo     *Record // before the last success, until the next outcome
+	gen      uint32  // counts changes of listed parameters
+	at       time.Time
+	kind     visit.Kind
+	why      string // of polls; planned crawls are explained on demand
+	inflight bool
+	issued   time.Time // planned instant of the visit in flight
+	counted  bool      // the visit in flight counts against theta and gamma
+	pos      [4]int    // in wait, due, losers, gainers
+}
+
+// limit is gamma as a number to compare with.
+func (s *sensor) limit() int {
+	if s.MaxCrawls < 0 {
+		return math.MaxInt32
+	}
+	return s.MaxCrawls
+}
+
+// New makes a planner for the fleet. What was saved of sensors that are still
+// listed is taken over, the rest dropped; a sensor without record starts with
+// priors. A saved range that is still running goes on with its plan and its
+// attempts; otherwise a new range starts now.
+//
+// The error names parameters that no plan can be made with, or a saved record
+// that cannot be read.
+func New(f *fleet.Fleet, par Parameters, saved Saved, now time.Time) (*Planner, error) {
+	if err := par.Validate(); err != nil {
+		return nil, err
+	}
+	p := &Planner{par: par, fleet: f}
+	p.wait = queue{slot: 0, less: sooner}
+	p.due = queue{slot: 1, less: func(a, b *sensor) bool {
+		if va, vb := p.value(a), p.value(b); va != vb {
+			return va > vb
+		}
+		return sooner(a, b)
+	}}
+	p.losers = queue{slot: 2, less: func(a, b *sensor) bool {
+		if a.rec.Lose != b.rec.Lose {
+			return a.rec.Lose < b.rec.Lose
+		}
+		return a.ID > b.ID
+	}}
+	p.gainers = queue{slot: 3, less: func(a, b *sensor) bool {
+		if a.rec.Gain != b.rec.Gain {
+			return a.rec.Gain > b.rec.Gain
+		}
+		return a.ID < b.ID
+	}}
+	resumed, err := p.restoreFleet(saved, now)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range f.All() {
+		if err := p.join(i, s, saved.Sensors[s.ID], now); err != nil {
+			return nil, err
+		}
+	}
+	p.rec.Polling = par.Polling
+	p.kept = max(0, p.rec.Reserved-p.used[visit.Poll])
+	p.spendAt = p.nextSpend(now)
+	if resumed {
+		if err := p.restorePlan(saved.Plan, now); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range p.sensors {
+		p.schedule(s, now)
+	}
+	return p, nil
+}
+
+func sooner(a, b *sensor) bool {
+	if c := a.at.Compare(b.at); c != 0 {
+		return c < 0
+	}
+	return a.ID < b.ID
+}
+
+// restoreFleet takes over the saved range if it is still running.
+func (p *Planner) restoreFleet(saved Saved, now time.Time) (resumed bool, err error) {
+	if len(saved.Fleet) > 0 {
+		if err := json.Unmarshal(saved.Fleet, &p.rec); err != nil {
+			return false, fmt.Errorf("planner: decode fleet record: %w", err)
+		}
+	}
+	end := p.rec.Range.Add(p.par.Range)
+	if !p.rec.Range.IsZero() && !now.Before(p.rec.Range) && now.Before(end) {
+		return true, nil
+	}
+	price, version, polling := p.rec.Price, p.rec.Version, p.rec.Polling
+	attempts, failed := p.rec.Attempts, p.rec.Failed
+	p.rec = FleetRecord{Range: now, Price: price, Version: version, Polling: polling,
+		Attempts: attempts, Failed: failed, Theta: p.par.Theta(p.fleet.Len()), Stretch: 1}
+	return false, nil
+}
+
+// join adds one sensor, with its saved record if there is one.
+func (p *Planner) join(i int, fs *fleet.Sensor, saved []byte, now time.Time) error {
+	s := &sensor{Sensor: fs, index: i, pos: [4]int{absent, absent, absent, absent}}
+	if len(saved) > 0 {
+		rec, err := decodeRecord(saved)
+		if err != nil {
+			return fmt.Errorf("sensor %q: %w", fs.ID, err)
+		}
+		s.rec = rec
+		p.configure(rec)
+	} else {
+		s.rec = &Record{Since: now, Rate: NewRate(fs.Rate, fs.RateFixed), Planned: fs.Rate}
+	}
+	if !s.rec.Range.Equal(p.rec.Range) {
+		s.rec.Used, s.rec.Polls, s.rec.Instants, s.rec.Range = 0, 0, nil, p.rec.Range
+	}
+	p.spent += s.rec.Used
+	p.used[visit.Poll] += s.rec.Polls
+	p.used[visit.Planned] += s.rec.Used - s.rec.Polls
+	p.sensors = append(p.sensors, s)
+	return nil
+}
+
+// configure lets a restored tracker go on with parameters that have changed
+// since; with unchanged ones it goes on exactly as before.
+func (p *Planner) configure(rec *Record) {
+	if p.rec.Polling == p.par.Polling {
+		return
+	}
+	if rec.Tracker != nil {
+		rec.Tracker.Configure(p.par.Polling)
+	}
+	if rec.Search != nil {
+		rec.Search.Configure(p.par.Polling)
+	}
+}
+
+// restorePlan gives every sensor what is left of the saved plan. An instant
+// that has passed without an outcome may have been in flight when the process
+// died: it counts as spent, so that theta and gamma hold over a crash too.
+func (p *Planner) restorePlan(saved []byte, now time.Time) error {
+	if len(saved) > 0 {
+		plan, err := decodePlan(saved)
+		if err != nil {
+			return err
+		}
+		p.solved = plan.Start.Equal(p.rec.Range) && plan.Version == p.rec.Version
+		for _, row := range plan.Sensors {
+			i, ok := p.fleet.Find(row.ID)
+			if ok && p.solved && p.sensors[i].rec.Version != plan.Version {
+				row.apply(p.sensors[i].rec, plan)
+			}
+		}
+	}
+	for _, s := range p.sensors {
+		passed := 0
+		for passed < len(s.rec.Instants) && s.rec.Instants[passed].Before(now) {
+			passed++
+		}
+		if next := s.rec.Next; s.polled(now) && !next.Before(p.rec.Range) && next.Before(now) {
+			s.spend(p, 1)
+		}
+		s.spend(p, passed)
+		keep := slices.Clone(s.rec.Instants[passed:])
+		s.rec.Instants = nil
+		p.setInstants(s, keep)
+	}
+	return nil
+}
+
+// spend counts attempts against the sensor's cap and the budget.
+func (s *sensor) spend(p *Planner, attempts int) {
+	s.rec.Used += attempts
+	p.spent += attempts
+}
+
+// end is the first instant of the next range.
+func (p *Planner) end() time.Time { return p.rec.Range.Add(p.par.Range) }
+
+// value orders what is due: planned crawls by their marginal value, polls by
+// the fleet's price, since what they would bring is unknown.
+func (p *Planner) value(s *sensor) float64 {
+	if s.kind == visit.Planned || s.kind == visit.Retry {
+		return s.rec.Lose
+	}
+	return p.rec.Price
+}
+
+// polled tells whether a tracker or a search decides about the sensor instead
+// of the crawl plan, and holds from then on.
+func (s *sensor) polled(now time.Time) bool {
+	if s.rec.Unreachable {
+		return true
+	}
+	until, limited := s.Plan.KnownUntil()
+	return limited && !until.After(now)
+}
+
+// seed makes the search of every sensor start at another phase.
+func (s *sensor) seed() uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(s.ID))
+	return h.Sum64()
+}
+
+// schedule puts the sensor's next visit into the queues.
+func (p *Planner) schedule(s *sensor, now time.Time) {
+	p.wait.remove(s)
+	p.due.remove(s)
+	if s.inflight {
+		return
+	}
+	if !s.polled(now) {
+		if len(s.rec.Instants) == 0 {
+			return
+		}
+		s.kind, s.why = visit.Planned, ""
+		if s.rec.Retry {
+			s.kind = visit.Retry
+		}
+		s.at = p.midWindow(s, s.rec.Instants[0], now)
+	} else {
+		s.at, s.kind, s.why = p.nextPoll(s, now)
+	}
+	if s.at.Before(s.rec.NotBefore) {
+		s.at = s.rec.NotBefore
+	}
+	s.rec.Next = s.at
+	p.wait.put(s)
+}
+
+// firstLook spreads the very first visits to sensors of unknown sleep plan:
+// hundredths of a second for each, so that a short list is seen at once and a
+// long one without a burst.
+const firstLook = 10 * time.Millisecond
+
+// nextPoll asks the tracker, or the search while there was no contact, and
+// holds the minimum gap and the sensor's cap on every path.
+func (p *Planner) nextPoll(s *sensor, now time.Time) (time.Time, visit.Kind, string) {
+	if s.rec.Tracker == nil && s.rec.Search == nil {
+		s.rec.Search = dpt.NewSearch(p.par.Polling, now, s.seed())
+	}
+	var at time.Time
+	var why string
+	kind := visit.Probe
+	switch {
+	case s.rec.Search == nil:
+		at, why = s.rec.Tracker.Next(now, max(p.rec.Stretch, 1))
+		kind = visit.Poll
+	case s.rec.Visits == 0:
+		spread := min(p.par.Polling.Bootstrap, firstLook*time.Duration(len(p.sensors)))
+		at = s.rec.Since.Add(time.Duration(float64(spread) * float64(s.seed()>>11) / (1 << 53)))
+		why = "search: never asked before"
+	default:
+		at, why = s.rec.Search.Next(now, max(p.rec.Stretch, 1))
+	}
+	if !s.rec.LastAttempt.IsZero() {
+		if first := s.rec.LastAttempt.Add(p.par.Polling.MinGap); at.Before(first) {
+			at = first
+		}
+	}
+	// A sensor that does not answer but has a sleep plan is looked for when the
+	// plan says that it is awake; nothing else would be evidence.
+	if w, ok := s.Plan.NextWindow(at); ok && s.rec.Unreachable && w.Start.After(at) {
+		at = w.Start.Add(w.Duration() / 2)
+	}
+	if s.rec.Used >= s.limit() && at.Before(p.end()) {
+		at, why = p.end(), fmt.Sprintf("cap %d: next range", s.limit())
+	}
+	return at, kind, why
+}
+
+// midWindow moves a planned instant to the middle of its window after silence
+// at a window's end: only there is silence evidence about the sleep plan.
+func (p *Planner) midWindow(s *sensor, at, now time.Time) time.Time {
+	if !s.rec.Mid {
+		return at
+	}
+	w, ok := s.Plan.Window(at)
+	if !ok {
+		return at
+	}
+	mid := w.Start.Add(w.Duration() / 2).Truncate(p.par.Tick)
+	if mid.Before(now) || mid.Before(w.Start) || mid.After(at) {
+		return at
+	}
+	return mid
+}
+
+// multiplier is the odd price m_i of a sensor that no solve has seen yet.
+func (p *Planner) multiplier(s *sensor) int64 {
+	if s.rec.Mult != 0 {
+		return s.rec.Mult
+	}
+	return scheduler.Multiplier(p.rec.Price, s.coef(), p.par.Tick)
+}
+
+// coef is c = omega * lambda, weighted events per awake second.
+func (s *sensor) coef() float64 { return s.Weight * s.rec.Rate.Mean() }

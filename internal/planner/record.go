@@ -1,0 +1,121 @@
+package planner
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/crawld/crawld/internal/dpt"
+	"github.com/crawld/crawld/internal/visit"
+)
+
+// Record is all that is believed of one sensor and survives a restart. It is
+// stored with each outcome, in the same transaction.
+type Record struct {
+	Since       time.Time    `json:"since"`                 // joined the fleet
+	Source      time.Time    `json:"source,omitzero"`       // start of the last successful crawl
+	Rate        Rate         `json:"rate"`                  // posterior of lambda
+	Planned     float64      `json:"planned_rate"`          // the rate that its plan was made with
+	Range       time.Time    `json:"range,omitzero"`        // the range that Used and Instants belong to
+	Used        int          `json:"used,omitempty"`        // attempts in that range, against gamma
+	Polls       int          `json:"polls,omitempty"`       // of them polls and probes
+	Version     uint64       `json:"version,omitempty"`     // of the plan that Instants belong to
+	Instants    []time.Time  `json:"instants,omitempty"`    // crawls still planned in that range
+	Next        time.Time    `json:"next,omitzero"`         // instant of its next visit
+	Retry       bool         `json:"retry,omitempty"`       // the next of them takes the place of a failed one
+	Mult        int64        `json:"mult,omitempty"`        // price multiplier m_i, odd
+	Lose        float64      `json:"lose,omitempty"`        // marginal value of its last crawl
+	Gain        float64      `json:"gain,omitempty"`        // marginal value of one more
+	Gap         float64      `json:"gap,omitempty"`         // expected crawl gap, ticks
+	ETag        []byte       `json:"etag,omitempty"`        // of the stored version
+	Known       string       `json:"known,omitempty"`       // hash of the stored version
+	Visits      int          `json:"visits,omitempty"`      // attempts ever; every 24th is a full fetch
+	Failures    int          `json:"failures,omitempty"`    // of them in a row without success
+	Last        visit.Result `json:"last"`                  // result of the last attempt
+	LastReason  string       `json:"last_reason,omitempty"` // why, if it was no success
+	LastAttempt time.Time    `json:"last_attempt,omitzero"` // start of the last attempt
+	NotBefore   time.Time    `json:"not_before,omitzero"`   // the sensor asked for rest (5.03, 4.29)
+	Contacts    []time.Time  `json:"contacts,omitempty"`    // newest proofs of awake, at most maxContacts
+	Mid         bool         `json:"mid,omitempty"`         // next visit: confirmable at mid-window
+	Silent      int          `json:"silent,omitempty"`      // unanswered mid-window visits in a row
+	SilentAt    time.Time    `json:"silent_at,omitzero"`    // the window (always on: visit) of the last of them
+	Unreachable bool         `json:"unreachable,omitempty"`
+	Tracker     *dpt.Tracker `json:"tracker,omitempty"`
+	Search      *dpt.Search  `json:"search,omitempty"`
+}
+
+// maxContacts bounds Record.Contacts: enough to see by eye what a contradicted
+// sleep plan should have been.
+const maxContacts = 8
+
+// Encode is the opaque form that the repository keeps.
+func (r *Record) Encode() []byte { return encodeJSON(r) }
+
+func encodeJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil { // no field of a record has a value that cannot be written
+		panic(fmt.Sprintf("planner: encode %T: %v", v, err))
+	}
+	return b
+}
+
+// clone is deep where Observe writes in place.
+func (r *Record) clone() *Record {
+	c := *r
+	c.Instants = slices.Clone(r.Instants)
+	c.Contacts = slices.Clone(r.Contacts)
+	c.Rate = r.Rate.clone()
+	if r.Tracker != nil {
+		c.Tracker = r.Tracker.Clone()
+	}
+	if r.Search != nil {
+		c.Search = r.Search.Clone()
+	}
+	return &c
+}
+
+// FleetRecord is what belongs to the range and not to one sensor.
+type FleetRecord struct {
+	Range    time.Time  `json:"range"`    // start of the running range
+	Version  uint64     `json:"version"`  // of the running plan
+	Price    float64    `json:"price"`    // mu, weighted latency seconds per crawl
+	Theta    int        `json:"theta"`    // budget of the range
+	Reserved int        `json:"reserved"` // of it, kept for polls
+	Retries  int        `json:"retries"`  // of it, left for retries
+	Stretch  float64    `json:"stretch"`  // by which all polled gaps are longer
+	Extra    int64      `json:"extra"`    // look-ahead of the plan, ticks
+	Planned  int        `json:"planned"`  // crawls of the plan as adopted
+	Expected float64    `json:"expected"` // weighted latency seconds of the plan
+	Wait     float64    `json:"wait"`     // the same without weights
+	Events   float64    `json:"events"`   // events expected in the range
+	Polling  dpt.Params `json:"polling"`  // that the trackers were made with
+	Attempts float64    `json:"attempts"` // planned attempts lately, halved every range
+	Failed   float64    `json:"failed"`   // of them failed
+}
+
+// Saved is what a restart finds. All parts may be empty.
+type Saved struct {
+	Fleet   []byte            // a FleetRecord
+	Plan    []byte            // what Plan.Encode wrote for the running range
+	Sensors map[string][]byte // sensor id to Record
+}
+
+// CheckRecord tells whether New would take a saved record.
+func CheckRecord(data []byte) error {
+	_, err := decodeRecord(data)
+	return err
+}
+
+// decodeRecord reads a record. Values that would break an invariant are refused, so
+// that a damaged store costs one sensor its history and not the daemon its life.
+func decodeRecord(data []byte) (*Record, error) {
+	var r Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("planner: decode record: %w", err)
+	}
+	if r.Used < 0 || r.Since.IsZero() || !slices.IsSortedFunc(r.Instants, time.Time.Compare) {
+		return nil, fmt.Errorf("planner: decode record: inconsistent values")
+	}
+	return &r, nil
+}
