@@ -45,6 +45,7 @@ func (c *Crawler) turn(ctx context.Context) (now, wake time.Time) {
 	if snap, ok := c.p.Problem(now); ok {
 		go c.solve(snap)
 	}
+	c.checkRange(now) // Problem may have begun a range: what starts now belongs to it
 	for {
 		if c.running >= c.o.Slots {
 			wake = now.Add(maxWait) // the next outcome wakes the loop
@@ -61,7 +62,6 @@ func (c *Crawler) turn(ctx context.Context) (now, wake time.Time) {
 		}
 		c.start(ctx, v, now)
 	}
-	c.checkRange(now)
 	return now, wake
 }
 

@@ -160,6 +160,10 @@ var ErrTransport = fmt.Errorf("this transport is not supported yet")
 // maxOption is the longest Uri-Host, Uri-Path or Uri-Query (RFC 7252 section 5.10).
 const maxOption = 255
 
+// unreserved are the characters of a zone (RFC 6874 section 2; url.URL writes no
+// others that url.Parse reads again).
+const unreserved = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+
 // ParseURI checks a sensor's address and normalises it: scheme and host in
 // lower case, port 5683 left out, DefaultPath where no path is given. The zone of
 // an IPv6 address keeps its case, as it names an interface. What String makes of
@@ -207,6 +211,10 @@ func checkHost(u *url.URL) error {
 	case u.User != nil:
 		return fmt.Errorf("a coap URI has no user part")
 	}
+	if _, zone, _ := strings.Cut(host, "%"); strings.HasPrefix(u.Host, "[") &&
+		strings.Trim(zone, unreserved) != "" {
+		return fmt.Errorf("zone %q must be an interface's name or number", zone)
+	}
 	if port != "" {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
 			return fmt.Errorf("port must lie in 1 .. 65535")
@@ -246,12 +254,12 @@ func normalise(u *url.URL) {
 	host, port := u.Hostname(), strings.TrimLeft(u.Port(), "0")
 	if strings.Contains(host, ":") {
 		address, zone, zoned := strings.Cut(host, "%")
-		if host = strings.ToLower(address); zoned {
+		if host = strings.Map(lower, address); zoned {
 			host += "%" + zone
 		}
 		u.Host = "[" + host + "]"
 	} else {
-		host = strings.ToLower(host)
+		host = strings.Map(lower, host)
 		u.Host = host
 	}
 	if port != "" && port != "5683" {
@@ -260,6 +268,15 @@ func normalise(u *url.URL) {
 	if u.Path == "" || u.Path == "/" {
 		u.Path, u.RawPath = DefaultPath, ""
 	}
+}
+
+// lower leaves letters beyond ASCII alone: RFC 3986 section 6.2.2.1 knows no
+// case of theirs, and some grow by it.
+func lower(r rune) rune {
+	if 'A' <= r && r <= 'Z' {
+		return r + 'a' - 'A'
+	}
+	return r
 }
 
 func unwrapURL(err error) error {
