@@ -77,8 +77,9 @@ type run struct {
 // sensor draws its events lazily: the next one is known, the rest is not.
 type sensor struct {
 	Sensor
-	rng    *rand.Rand
-	next   time.Time // next event; zero: none any more
+	rng    *rand.Rand // of events: the same whatever the policy does
+	wire   *rand.Rand // of losses and timeouts
+	next   time.Time  // next event; zero: none any more
 	unseen []time.Time
 	seq    int // events up to now
 	served bool
@@ -106,7 +107,8 @@ func Run(cfg Config) (Result, error) {
 		if id == "" {
 			return Result{}, fmt.Errorf("sim: sensor %d has no id", i)
 		}
-		sn := &sensor{Sensor: s, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(i)+1))}
+		sn := &sensor{Sensor: s, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(i)+1)),
+			wire: rand.New(rand.NewPCG(cfg.Seed+1, uint64(i)+1))}
 		sn.next = sn.after(cfg.Start, r.end)
 		r.sensors[id] = sn
 		r.order = append(r.order, sn)
@@ -173,12 +175,12 @@ func (s *sensor) answer(v visit.Visit, now time.Time, r *run) visit.Outcome {
 	if wait == 0 {
 		wait = ackTimeout
 	}
-	wait += time.Duration(s.rng.Float64() * float64(wait) / 2)
+	wait += time.Duration(s.wire.Float64() * float64(wait) / 2)
 	at := now
 	for try := 0; try <= v.Retrans && at.Before(v.Deadline); try++ {
 		o.DatagramsSent++
 		o.Retransmissions = try
-		if s.Plan.Awake(at) && s.rng.Float64() < (1-s.Loss)*(1-s.Loss) {
+		if s.Plan.Awake(at) && s.wire.Float64() < (1-s.Loss)*(1-s.Loss) {
 			return s.describe(o, at, r)
 		}
 		at = at.Add(wait)
