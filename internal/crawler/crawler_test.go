@@ -249,6 +249,20 @@ func TestSlotsAreBounded(t *testing.T) {
 	})
 }
 
+// A fetcher that never got to send gives its slot back.
+func TestUnsentVisitsFreeTheirSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plans(5, func(int) sleepplan.Plan { return sleepplan.AlwaysOn() }), 1)
+		r.answer = func(v visit.Visit) visit.Outcome {
+			return visit.Outcome{Visit: v, Result: visit.Missed, Reason: "deadline"}
+		}
+		r.run(20 * time.Minute)
+		if n := r.metric("crawld_crawls_total", "outcome", "missed"); n < 20 {
+			t.Errorf("%v visits", n)
+		}
+	})
+}
+
 // Do ends when the loop does; a drained loop has observed all it started.
 func TestStopsCleanly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -107,7 +107,7 @@ func (c *Crawler) adopt(s solution) {
 // start makes a visit on a goroutine of its own, unless it comes too late.
 func (c *Crawler) start(ctx context.Context, v visit.Visit, now time.Time) {
 	if !v.Deadline.After(now) {
-		c.observe(planner.Missed(v, now))
+		c.settle(planner.Missed(v, now))
 		return
 	}
 	c.running++
@@ -119,15 +119,14 @@ func (c *Crawler) start(ctx context.Context, v visit.Visit, now time.Time) {
 	c.metrics.started(v, now)
 }
 
-// observe hands an outcome to the planner and, with the record it gives back,
-// to the store. What cannot be stored is observed again as failed.
+// observe takes the outcome of a visit that was started.
 func (c *Crawler) observe(o visit.Outcome) {
-	if o.Result != visit.Missed {
-		c.running--
-	}
+	c.running--
 	c.settle(o)
 }
 
+// settle hands an outcome to the planner and, with the record it gives back, to
+// the store. What cannot be stored is observed again as failed.
 func (c *Crawler) settle(o visit.Outcome) {
 	now := time.Now().Round(0)
 	before := c.p.Record(o.Sensor)

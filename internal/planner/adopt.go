@@ -74,7 +74,7 @@ func (p *Planner) takeOver(now time.Time) {
 	p.pending = nil
 	attempts, failed := p.rec.Attempts, p.rec.Failed
 	p.rec = plan.rec
-	p.rec.Attempts, p.rec.Failed, p.rec.Polling = attempts, failed, p.par.Polling
+	p.rec.Attempts, p.rec.Failed = attempts, failed
 	p.solved, p.kept = true, max(0, p.rec.Reserved-p.used[visit.Poll]-p.used[visit.Probe])
 	p.spendAt = p.nextSpend(now)
 	for i, a := range plan.asks {

@@ -264,7 +264,9 @@ func (p *Planner) Upcoming() []Upcoming {
 }
 
 // FleetRecord is the range's own record for storing.
-func (p *Planner) FleetRecord() []byte { return encodeJSON(p.rec) }
+func (p *Planner) FleetRecord() []byte {
+	return encodeJSON(savedFleet{p.rec, p.par.Polling})
+}
 
 // Record returns a sensor's record for storing; nil if it is not in the fleet.
 func (p *Planner) Record(id string) *Record {

@@ -36,10 +36,12 @@ func (p *Planner) Observe(o visit.Outcome, now time.Time) *Record {
 		s.inflight = false
 	}
 	if o.Result == visit.Missed {
+		p.refund(s, o)
 		s.rec.Last, s.rec.LastReason = o.Result, o.Reason
 		p.afterMiss(s, now)
 		return s.rec
 	}
+	s.counted = false
 	p.note(s, o)
 	if o.Result.Success() {
 		s.undo = s.rec.clone()
@@ -51,6 +53,21 @@ func (p *Planner) Observe(o visit.Outcome, now time.Time) *Record {
 	p.react(s, o, wasPolled, now)
 	p.schedule(s, now)
 	return s.rec
+}
+
+// refund takes a visit off the counters that was counted when it was handed out
+// but never reached the wire.
+func (p *Planner) refund(s *sensor, o visit.Outcome) {
+	if !s.counted {
+		return
+	}
+	s.counted = false
+	s.rec.LastAttempt = o.Ended // what kept it from being sent may last
+	s.spend(p, -1)
+	p.used[o.Kind]--
+	if o.Kind != visit.Planned && o.Kind != visit.Retry {
+		s.rec.Polls--
+	}
 }
 
 // takeBack undoes the last success of a sensor whose outcome was not stored.
@@ -108,7 +125,9 @@ func (p *Planner) succeed(s *sensor, o visit.Outcome) {
 		}
 	}
 	s.rec.Source = o.Started
-	s.rec.ETag = o.NewETag
+	if len(o.NewETag) > 0 || o.Code != "2.03" { // a 2.03 need not repeat the ETag it confirms
+		s.rec.ETag = o.NewETag
+	}
 	if o.Hash != "" {
 		s.rec.Known = o.Hash
 	}

@@ -22,6 +22,7 @@ type Planner struct {
 	sensors []*sensor // in the order of fleet
 
 	rec      FleetRecord
+	retuned  bool      // saved trackers were made with other parameters
 	solved   bool      // the running range has an adopted plan
 	asked    time.Time // start of the range whose Problem was handed out
 	pending  *Plan     // solved, waits for its range
@@ -103,7 +104,6 @@ func New(f *fleet.Fleet, par Parameters, saved Saved, now time.Time) (*Planner, 
 			return nil, err
 		}
 	}
-	p.rec.Polling = par.Polling
 	p.kept = max(0, p.rec.Reserved-p.used[visit.Poll])
 	p.spendAt = p.nextSpend(now)
 	if resumed {
@@ -124,21 +124,22 @@ func sooner(a, b *sensor) bool {
 	return a.ID < b.ID
 }
 
-// restoreFleet takes over the saved range if it is still running.
+// restoreFleet takes over the saved range if it is still running, and of one
+// that is over what outlives it.
 func (p *Planner) restoreFleet(saved Saved, now time.Time) (resumed bool, err error) {
+	var was savedFleet
 	if len(saved.Fleet) > 0 {
-		if err := json.Unmarshal(saved.Fleet, &p.rec); err != nil {
+		if err := json.Unmarshal(saved.Fleet, &was); err != nil {
 			return false, fmt.Errorf("planner: decode fleet record: %w", err)
 		}
+		p.retuned = was.Polling != p.par.Polling
 	}
-	end := p.rec.Range.Add(p.par.Range)
-	if !p.rec.Range.IsZero() && !now.Before(p.rec.Range) && now.Before(end) {
+	p.rec = was.FleetRecord
+	if !p.rec.Range.IsZero() && !now.Before(p.rec.Range) && now.Before(p.end()) {
 		return true, nil
 	}
-	price, version, polling := p.rec.Price, p.rec.Version, p.rec.Polling
-	attempts, failed := p.rec.Attempts, p.rec.Failed
-	p.rec = FleetRecord{Range: now, Price: price, Version: version, Polling: polling,
-		Attempts: attempts, Failed: failed, Theta: p.par.Theta(p.fleet.Len()), Stretch: 1}
+	p.rec = FleetRecord{Range: now, Price: was.Price, Version: was.Version, Stretch: 1,
+		Attempts: was.Attempts, Failed: was.Failed, Theta: p.par.Theta(p.fleet.Len())}
 	return false, nil
 }
 
@@ -168,7 +169,7 @@ func (p *Planner) join(i int, fs *fleet.Sensor, saved []byte, now time.Time) err
 // configure lets a restored tracker go on with parameters that have changed
 // since; with unchanged ones it goes on exactly as before.
 func (p *Planner) configure(rec *Record) {
-	if p.rec.Polling == p.par.Polling {
+	if !p.retuned {
 		return
 	}
 	if rec.Tracker != nil {

@@ -231,6 +231,19 @@ func TestMissedVisitCountsAgainstNothing(t *testing.T) {
 	}
 }
 
+// So does one that was handed out in time but never reached the wire.
+func TestUnsentVisitIsRefunded(t *testing.T) {
+	d := newDriver(t, testFleet(t, sleepplan.AlwaysOn(), sleepplan.Unknown()), parameters())
+	for range 4 {
+		v := d.next()
+		before := d.p.spent
+		rec := d.tell(v, visit.Missed)
+		if d.p.spent != before-1 || rec.Used != 0 || rec.Polls != 0 || d.p.used[v.Kind] != 0 {
+			t.Fatalf("%v visit: spent %d, used %d, by kind %v", v.Kind, d.p.spent, rec.Used, d.p.used)
+		}
+	}
+}
+
 func TestRefusalIsFinalForItsWindow(t *testing.T) {
 	par := parameters()
 	par.PerSensor = 30

@@ -94,6 +94,12 @@ type FleetRecord struct {
 	Failed   float64    `json:"failed"`   // of them failed
 }
 
+// savedFleet is a FleetRecord as it is stored.
+type savedFleet struct {
+	FleetRecord
+	Polling dpt.Params `json:"polling"` // that the trackers were made with
+}
+
 // Saved is what a restart finds. All parts may be empty.
 type Saved struct {
 	Fleet   []byte            // a FleetRecord

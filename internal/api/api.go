@@ -1,0 +1,208 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/crawld/crawld/internal/fleet"
+	"github.com/crawld/crawld/internal/planner"
+	"github.com/crawld/crawld/internal/repository"
+)
+
+// Options are the parts that the handler shows. All are needed but Fleet.
+type Options struct {
+	Repo *repository.Repository
+	// Do runs f on the loop that owns the planner. An error means that f did not
+	// and will not run.
+	Do func(ctx context.Context, f func(p *planner.Planner, now time.Time)) error
+	// Reload reads the sensor lists again, all or nothing. Its error's lines are
+	// the answer.
+	Reload   func(ctx context.Context) error
+	Config   func() string // effective configuration as YAML, secrets redacted
+	Gatherer prometheus.Gatherer
+	Version  string
+	Log      *zap.Logger
+	Ready    func() bool // config loaded, store open, first plan made
+	// Fleet is the fleet that the planner has now; it must not block. nil: sleep
+	// plans are shown as text, without their windows.
+	Fleet func() *fleet.Fleet
+}
+
+const (
+	patience       = 20 * time.Second // for all of an answer but a reload's
+	reloadPatience = 50 * time.Second // a million sensors are read and planned
+	healthPatience = 5 * time.Second
+	maxBody        = 64 << 10 // of a request; none is read
+	maxScrapes     = 8        // at a time; a Prometheus pair needs two
+	maxFleetwide   = 4        // requests at a time that ask about the whole fleet
+)
+
+//go:embed templates static
+var files embed.FS
+
+// server is what the handlers share.
+type server struct {
+	o         Options
+	length    atomic.Int64  // of a time range in ns, 0 until asked for
+	fleetwide chan struct{} // a slot for each request that asks about the whole fleet
+	probing   chan struct{} // the slot of the one health read of the store
+	pages     *template.Template
+	style     []byte
+}
+
+// New makes the handler. It is safe for concurrent use.
+func New(o Options) http.Handler {
+	s := &server{o: o, fleetwide: make(chan struct{}, maxFleetwide),
+		probing: make(chan struct{}, 1),
+		pages:   template.Must(template.New("").Funcs(pageFuncs()).ParseFS(files, "templates/*.html"))}
+	var err error
+	if s.style, err = files.ReadFile("static/style.css"); err != nil {
+		panic(err) // it is embedded
+	}
+	mux := http.NewServeMux()
+	s.routes(mux)
+	return hardened(mux)
+}
+
+func (s *server) routes(mux *http.ServeMux) {
+	get := func(path string, h http.HandlerFunc) { mux.HandleFunc("GET "+path, bounded(patience, h)) }
+	get("/{$}", s.indexPage)
+	get("/sensors/{id}", s.sensorPage)
+	get("/sensors", s.sensorPage)
+	get("/static/style.css", s.stylesheet)
+	get("/config", s.config)
+	get("/-/healthy", s.healthy)
+	get("/-/ready", s.ready)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{
+		ErrorLog: zap.NewStdLog(s.o.Log), MaxRequestsInFlight: maxScrapes, Timeout: patience}))
+	reload := localOnly(http.NewCrossOriginProtection().Handler(
+		bounded(reloadPatience, s.reload)))
+	mux.Handle("POST /-/reload", reload)
+	mux.Handle("PUT /-/reload", reload)
+
+	get("/api/v1/status", s.answer(s.status))
+	get("/api/v1/plan", s.answer(s.plan))
+	get("/api/v1/sensors", s.answer(s.sensors))
+	get("/api/v1/sensors/{id}", s.answer(s.sensor))
+	get("/api/v1/sensors/{id}/versions", s.answer(s.versions))
+	get("/api/v1/versions", s.answer(s.versions))
+	get("/api/v1/sensors/{id}/versions/{hash}/body", s.body)
+	get("/api/v1/sensors/{id}/body", s.body)
+	get("/api/v1/body", s.body)
+}
+
+// hardened puts on every answer what keeps a browser from doing more with it
+// than showing it.
+func hardened(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; "+
+			"img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-cache")
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// bounded ends the request's context after a while. Nothing behind it waits
+// for anything but the context.
+func bounded(d time.Duration, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), d)
+		defer cancel()
+		next(w, r.WithContext(ctx))
+	}
+}
+
+// fault is an error with its HTTP status. Its text is for the client.
+type fault struct {
+	status int
+	text   string
+}
+
+func (f fault) Error() string { return f.text }
+
+func faultf(status int, format string, args ...any) error {
+	return fault{status, fmt.Sprintf(format, args...)}
+}
+
+// describe maps an error to its answer. What is no fault comes from the store:
+// nothing that the client could mend.
+func (s *server) describe(r *http.Request, err error) fault {
+	var f fault
+	if !errors.As(err, &f) {
+		f = fault{http.StatusInternalServerError, err.Error()}
+	}
+	if f.status == http.StatusInternalServerError {
+		s.o.Log.Error("request failed", zap.String("path", r.URL.Path), zap.Error(err))
+	}
+	return f
+}
+
+// answer writes what a handler returns as JSON. All of it is encoded before the
+// first byte is written, so a status is never followed by half an answer.
+func (s *server) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var text bytes.Buffer
+		v, err := f(r)
+		if err == nil {
+			err = json.NewEncoder(&text).Encode(v)
+		}
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		writeJSON(w, http.StatusOK, text.Bytes())
+	}
+}
+
+// refuse answers with the error as JSON.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	f := s.describe(r, err)
+	text, err := json.Marshal(map[string]string{"error": f.text})
+	if err != nil {
+		panic(err) // a map of strings can be written
+	}
+	writeJSON(w, f.status, append(text, '\n'))
+}
+
+func writeJSON(w http.ResponseWriter, status int, text []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // the peer may have gone
+}
+
+// ask runs f on the planner's loop.
+func (s *server) ask(ctx context.Context, f func(p *planner.Planner, now time.Time)) error {
+	if err := s.o.Do(ctx, f); err != nil {
+		return faultf(http.StatusServiceUnavailable, "the planner does not answer: %v", err)
+	}
+	return nil
+}
+
+// askFleet is ask for what costs the loop time in proportion to the fleet.
+func (s *server) askFleet(ctx context.Context, f func(p *planner.Planner, now time.Time)) error {
+	select {
+	case s.fleetwide <- struct{}{}:
+		defer func() { <-s.fleetwide }()
+		return s.ask(ctx, f)
+	case <-ctx.Done():
+		return faultf(http.StatusServiceUnavailable,
+			"%d requests about the whole fleet are running; try again", maxFleetwide)
+	}
+}

@@ -1,0 +1,264 @@
+// Package app builds the daemon's parts from a configuration, starts them in
+// the order in which they need each other and stops them in reverse. It is the
+// only package that knows all the others.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/crawld/crawld/internal/api"
+	"github.com/crawld/crawld/internal/coapclient"
+	"github.com/crawld/crawld/internal/config"
+	"github.com/crawld/crawld/internal/crawler"
+	"github.com/crawld/crawld/internal/fleet"
+	"github.com/crawld/crawld/internal/planner"
+	"github.com/crawld/crawld/internal/repository"
+)
+
+// Options say what to run. Config and Log are needed, and either Patterns or
+// Fleet.
+type Options struct {
+	Config   config.Config
+	Patterns []string     // sensor lists; a reload reads them again
+	Fleet    *fleet.Fleet // a fixed fleet instead of Patterns
+	Log      *zap.Logger
+	Version  string
+	Notify   func(state string)         // sd_notify; nil without a supervisor
+	OnRange  func(crawler.RangeSummary) // called on the loop when a range has ended
+	Grace    time.Duration              // running visits may go on that long at the end
+}
+
+// App is a daemon that is built but does not run yet.
+type App struct {
+	o        Options
+	repo     *repository.Repository
+	client   *coapclient.Client
+	crawler  *crawler.Crawler
+	registry *prometheus.Registry
+	server   *http.Server
+	tcp      net.Listener
+	unix     net.Listener
+	reload   sync.Mutex // one reload at a time
+	fleet    atomic.Pointer[fleet.Fleet]
+	reloads  reloadMetrics
+	cleanups []cleanup
+}
+
+// cleanup is a named step of the way back.
+type cleanup struct {
+	name string
+	run  func() error
+}
+
+// New builds everything and opens every file and socket, so that what cannot
+// work is said before anything runs. On an error nothing stays open.
+func New(o Options) (_ *App, err error) {
+	a := &App{o: o, registry: prometheus.NewRegistry()}
+	if a.o.Notify == nil {
+		a.o.Notify = func(string) {}
+	}
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
+	f := o.Fleet
+	if f == nil {
+		if f, err = a.loadFleet(); err != nil {
+			return nil, err
+		}
+	}
+	a.fleet.Store(f)
+	par, err := Parameters(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	if a.repo, err = repository.Open(o.Config.Data, repository.Options{}); err != nil {
+		return nil, err
+	}
+	a.defers("database", a.repo.Close)
+	if a.client, err = newClient(o.Config); err != nil {
+		return nil, err
+	}
+	a.defers("sockets", a.client.Close)
+	now := time.Now().Round(0)
+	saved, err := a.restore(now)
+	if err != nil {
+		return nil, err
+	}
+	p, err := planner.New(f, par, saved, now)
+	if err != nil {
+		return nil, err
+	}
+	a.crawler = crawler.New(p, crawler.Options{Fetch: a.client.Fetch, Store: a.store,
+		SaveRange: a.saveRange, Log: o.Log, Metrics: a.registry, Grace: o.Grace,
+		Capacity: o.Config.Planner.Capacity, Workers: runtime.GOMAXPROCS(0), OnRange: a.onRange})
+	a.register()
+	return a, a.listen()
+}
+
+func (a *App) defers(name string, run func() error) {
+	a.cleanups = append(a.cleanups, cleanup{name, run})
+}
+
+// close takes everything down in reverse order.
+func (a *App) close() {
+	for i := len(a.cleanups) - 1; i >= 0; i-- {
+		c := a.cleanups[i]
+		if err := c.run(); err != nil {
+			a.o.Log.Error("not closed cleanly", zap.String("part", c.name), zap.Error(err))
+		}
+	}
+	a.cleanups = nil
+}
+
+func newClient(c config.Config) (*coapclient.Client, error) {
+	return coapclient.New(coapclient.Options{
+		Limits: coapclient.Limits{Body: c.Limits.Body, Blocks: c.Limits.Blocks,
+			MinBlock: c.Limits.BlockMin, Progress: c.Limits.Progress,
+			PerHost: c.Limits.PerHost, PerSubnet: c.Limits.PerSubnet},
+		Networks: coapclient.Networks{Allow: c.Networks.Allow, Deny: c.Networks.Deny},
+	})
+}
+
+// loadFleet reads the lists. Sensors of transports that are not spoken are left
+// out and named; the rest is crawled.
+func (a *App) loadFleet() (*fleet.Fleet, error) {
+	f, refused, err := config.LoadSensors(a.o.Patterns)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range refused {
+		a.o.Log.Warn("sensor refused", zap.String("uri", r.URI), zap.String("why", r.String()))
+	}
+	return f, nil
+}
+
+// listen opens the HTTP port and the control socket beside the data file.
+func (a *App) listen() error {
+	handler := a.handler()
+	a.server = &http.Server{Handler: handler, ReadHeaderTimeout: 3 * time.Second,
+		ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(a.o.Log)}
+	var err error
+	if a.tcp, err = net.Listen("tcp", a.o.Config.Web.Listen); err != nil {
+		return fmt.Errorf("web.listen: %w; is another crawld running, or choose another port", err)
+	}
+	a.defers("http port", ignoreClosed(a.tcp.Close))
+	path := SocketPath(a.o.Config.Data)
+	if err := removeStale(path); err != nil {
+		return err
+	}
+	if a.unix, err = net.Listen("unix", path); err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	a.defers("control socket", ignoreClosed(a.unix.Close))
+	if err := os.Chmod(path, 0o600); err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	return nil
+}
+
+func ignoreClosed(close func() error) func() error {
+	return func() error {
+		if err := close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}
+}
+
+// SocketPath is the control socket of a daemon with that data file.
+func SocketPath(data string) string { return filepath.Join(filepath.Dir(data), "crawld.sock") }
+
+// removeStale removes the socket of a daemon that was killed. The database's
+// lock, taken before, says that no other daemon has this data file.
+func removeStale(path string) error {
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		conn.Close()
+		return fmt.Errorf("control socket %s: another crawld answers on it", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	return nil
+}
+
+// Addr is the HTTP port's address.
+func (a *App) Addr() net.Addr { return a.tcp.Addr() }
+
+// Crawler is for those who watch the daemon from inside the process.
+func (a *App) Crawler() *crawler.Crawler { return a.crawler }
+
+// Run serves and crawls until ctx ends, then takes everything down: no new HTTP,
+// no new crawl, running visits end, outcomes are flushed, the store closes last.
+func (a *App) Run(ctx context.Context) error {
+	defer a.close()
+	defer a.o.Notify("STOPPING=1")
+	serving, ctx := errgroup.WithContext(ctx)
+	for _, l := range []net.Listener{a.tcp, a.unix} {
+		serving.Go(func() error {
+			if err := a.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("http: %w", err)
+			}
+			return nil
+		})
+	}
+	serving.Go(func() error {
+		a.announce(ctx)
+		return nil
+	})
+	serving.Go(func() error {
+		<-ctx.Done()
+		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if err := a.server.Shutdown(bound); err != nil {
+			return a.server.Close()
+		}
+		return nil
+	})
+	crawling := a.crawler.Run(ctx)
+	return errors.Join(crawling, serving.Wait())
+}
+
+func (a *App) register() {
+	a.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "crawld_build_info",
+		Help:        "1, with the version as a label.",
+		ConstLabels: prometheus.Labels{"version": a.o.Version, "goversion": runtime.Version()}})
+	build.Set(1)
+	a.registry.MustRegister(build)
+	a.reloads.register(a.registry)
+	registerParts(a.registry, a.repo, a.client)
+}
+
+func (a *App) handler() http.Handler {
+	return api.New(api.Options{Repo: a.repo, Do: a.crawler.Do, Reload: a.Reload,
+		Config: a.o.Config.YAML, Fleet: a.fleet.Load,
+		Gatherer: a.registry, Version: a.o.Version, Log: a.o.Log,
+		Ready: func() bool {
+			select {
+			case <-a.crawler.Ready():
+				return true
+			default:
+				return false
+			}
+		}})
+}

@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/crawld/crawld/internal/config"
+	"github.com/crawld/crawld/internal/fleet"
+	"github.com/crawld/crawld/internal/planner"
+)
+
+// reloadMetrics recover by themselves: a good reload after a bad one clears
+// the alert.
+type reloadMetrics struct {
+	ok   prometheus.Gauge
+	last prometheus.Gauge
+}
+
+func (m *reloadMetrics) register(reg prometheus.Registerer) {
+	m.ok = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "crawld_config_last_reload_successful",
+		Help: "1 if the newest reload, or the start, took the lists; else 0."})
+	m.last = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "crawld_config_last_reload_success_timestamp_seconds",
+		Help: "When lists were last taken."})
+	reg.MustRegister(m.ok, m.last)
+	m.ok.Set(1)
+	m.last.SetToCurrentTime()
+}
+
+// Reload reads configuration and sensor lists again, all or nothing: on an error
+// the running fleet stays as it is. Unchanged sensors keep plan, budget and
+// tracker. Of the configuration only the sensor lists take effect; a change of
+// any other key is said to need a restart.
+func (a *App) Reload(ctx context.Context) error {
+	a.reload.Lock()
+	defer a.reload.Unlock()
+	a.notifyReloading()
+	defer a.o.Notify("READY=1")
+	diff, err := a.replaceFleet(ctx)
+	if err != nil {
+		a.reloads.ok.Set(0)
+		a.o.Log.Error("reload failed, the old lists stay", zap.Error(err))
+		return err
+	}
+	a.reloads.ok.Set(1)
+	a.reloads.last.SetToCurrentTime()
+	a.o.Log.Info("reloaded", zap.Int("added", len(diff.Added)), zap.Int("removed", len(diff.Removed)),
+		zap.Int("changed", len(diff.Changed)), zap.Int("unchanged", diff.Unchanged))
+	return nil
+}
+
+func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
+	if a.o.Fleet != nil {
+		return fleet.Diff{}, fmt.Errorf("the fleet is fixed: nothing to reload")
+	}
+	if a.o.Config.Path != "" {
+		c, err := config.Load(a.o.Config.Path)
+		if err != nil {
+			return fleet.Diff{}, err
+		}
+		a.warnOfChanges(c)
+		a.o.Patterns = c.SensorFiles
+	}
+	next, err := a.loadFleet()
+	if err != nil {
+		return fleet.Diff{}, err
+	}
+	diff := fleet.Compare(a.fleet.Load(), next)
+	var failed error
+	err = a.crawler.Do(ctx, func(p *planner.Planner, now time.Time) {
+		failed = p.Replace(next, now)
+	})
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return fleet.Diff{}, err
+	}
+	a.fleet.Store(next)
+	return diff, nil
+}
+
+// warnOfChanges says which part of a changed configuration waits for a restart.
+func (a *App) warnOfChanges(c *config.Config) {
+	running, written := a.o.Config, *c
+	running.SensorFiles, written.SensorFiles = nil, nil
+	running.Data = written.Data // a flag may have overridden it
+	running.Web = written.Web
+	if running.YAML() != written.YAML() {
+		a.o.Log.Warn("only sensor lists are reloaded; other changed keys need a restart")
+	}
+}
