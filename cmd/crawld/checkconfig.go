@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/crawld/crawld/internal/app"
+	"github.com/crawld/crawld/internal/config"
+	"github.com/crawld/crawld/internal/fleet"
+)
+
+// sources are the flags with which run, plan and check-config are told what to
+// crawl.
+type sources struct {
+	config  string
+	sensors []string
+	data    string
+	listen  string
+}
+
+func (s *sources) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&s.config, "config", "c", "", "configuration file (YAML)")
+	cmd.Flags().StringArrayVar(&s.sensors, "sensors", nil,
+		"sensor list or glob instead of the configuration's sensor_files; may be repeated")
+}
+
+// load reads the configuration, or the defaults with lists alone, and applies
+// the flags: they win over keys.
+func (s *sources) load() (config.Config, []string, error) {
+	c := config.Default()
+	switch {
+	case s.config != "":
+		loaded, err := config.Load(s.config)
+		if err != nil {
+			return c, nil, invalid(err)
+		}
+		c = *loaded
+	case len(s.sensors) == 0:
+		return c, nil, usage(fmt.Errorf("nothing to crawl: give --config FILE or --sensors LIST"))
+	}
+	if s.data != "" {
+		c.Data = s.data
+	}
+	if s.listen != "" {
+		c.Web.Listen = s.listen
+	}
+	patterns := c.SensorFiles
+	if len(s.sensors) > 0 {
+		patterns = s.sensors
+	}
+	if len(patterns) == 0 {
+		return c, nil, invalid(fmt.Errorf(
+			"%s: sensor_files: no source of sensors; name a list there or give --sensors", s.config))
+	}
+	return c, patterns, nil
+}
+
+// fleet reads the lists as the daemon does.
+func (s *sources) fleet() (config.Config, *fleet.Fleet, []config.Refusal, error) {
+	c, patterns, err := s.load()
+	if err != nil {
+		return c, nil, nil, err
+	}
+	f, refused, err := config.LoadSensors(patterns)
+	if err != nil {
+		return c, nil, nil, invalid(err)
+	}
+	if _, err := app.Parameters(c); err != nil {
+		return c, nil, nil, invalid(fmt.Errorf("%s: %w", s.config, err))
+	}
+	return c, f, refused, nil
+}
+
+func checkConfigCommand() *cobra.Command {
+	var s sources
+	cmd := &cobra.Command{
+		Use:   "check-config",
+		Short: "Check configuration and sensor lists with the code that run starts with",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, f, refused, err := s.fleet()
+			if err != nil {
+				return err
+			}
+			for _, r := range refused {
+				fmt.Fprintln(os.Stderr, "warning:", r)
+			}
+			unknown := 0
+			for _, sensor := range f.All() {
+				if _, limited := sensor.Plan.KnownUntil(); limited {
+					unknown++
+				}
+			}
+			report := configReport{s.config, f.Len(), unknown, len(refused),
+				c.Planner.Theta(f.Len()), c.Data}
+			if output(cmd) == "json" {
+				return printJSON(cmd.OutOrStdout(), report)
+			}
+			return table(cmd.OutOrStdout(), func(row func(...any)) {
+				row("configuration", s.config)
+				row("sensors", report.Sensors)
+				row("of them without a lasting sleep plan", report.Unknown)
+				row("refused", report.Refused)
+				row("budget per range", report.Budget)
+				row("data", report.Data)
+			})
+		},
+	}
+	s.flags(cmd)
+	outputFlag(cmd, "table", "json")
+	return cmd
+}
+
+type configReport struct {
+	Config  string `json:"config"`
+	Sensors int    `json:"sensors"`
+	Unknown int    `json:"unknown_sleep_plan"`
+	Refused int    `json:"refused"`
+	Budget  int    `json:"budget"`
+	Data    string `json:"data"`
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/crawld/crawld/internal/config"
+	"github.com/crawld/crawld/internal/repository"
+)
+
+func dbCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "db",
+		Short: "Look after the database file",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(dbCheckCommand())
+	return cmd
+}
+
+func dbCheckCommand() *cobra.Command {
+	var data string
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check every page, row and hash of a database that no daemon has open",
+		Long: `Check opens the file read-only and writes nothing. Exit code 0 if all is well, 4
+if problems were found, 1 if the file cannot be opened.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			report, err := repository.Check(data, repository.Options{})
+			if err != nil {
+				if errors.Is(err, repository.ErrCorrupt) {
+					return unhealthy(err)
+				}
+				return err
+			}
+			if output(cmd) == "json" {
+				err = printJSON(cmd.OutOrStdout(), report)
+			} else {
+				err = checkTable(cmd, report)
+			}
+			if err == nil && len(report.Problems) > 0 {
+				return unhealthy(errSilent)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&data, "data", config.Default().Data, "database file")
+	outputFlag(cmd, "table", "json")
+	return cmd
+}
+
+func checkTable(cmd *cobra.Command, r repository.Report) error {
+	return table(cmd.OutOrStdout(), func(row func(...any)) {
+		row("file", r.Path)
+		row("schema version", r.SchemaVersion)
+		row("sensors", r.Sensors)
+		row("versions", r.Versions)
+		row("bodies", r.Bodies)
+		row("visits", r.Visits)
+		row("bytes", r.Bytes)
+		for _, p := range r.Problems {
+			row("problem", p)
+		}
+		if len(r.Problems) == 0 {
+			row("verdict", "clean")
+		} else {
+			row("verdict", fmt.Sprintf("%d problems", len(r.Problems)))
+		}
+	})
+}

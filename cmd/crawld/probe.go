@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/crawld/crawld/internal/coapclient"
+	"github.com/crawld/crawld/internal/fleet"
+	"github.com/crawld/crawld/internal/visit"
+)
+
+// probeResult is one visit. Sizes are UDP payload bytes.
+type probeResult struct {
+	URI               string       `json:"uri"`
+	Outcome           visit.Result `json:"outcome"`
+	Contact           bool         `json:"contact"`
+	Code              string       `json:"code"`
+	Unchanged         bool         `json:"unchanged"`
+	ETag              string       `json:"etag"` // hex
+	MaxAge            *float64     `json:"max_age_seconds"`
+	BodyBytes         int          `json:"body_bytes"`
+	BodySHA256        string       `json:"body_sha256"`
+	Links             int          `json:"links"`
+	DatagramsSent     int          `json:"datagrams_sent"`
+	DatagramsReceived int          `json:"datagrams_received"`
+	BytesSent         int          `json:"bytes_sent"`
+	BytesReceived     int          `json:"bytes_received"`
+	Retransmissions   int          `json:"retransmissions"`
+	Blocks            int          `json:"blocks"`
+	RTT               *float64     `json:"rtt_seconds"`
+	Error             *string      `json:"error"`
+}
+
+func probeCommand() *cobra.Command {
+	var deadline time.Duration
+	cmd := &cobra.Command{
+		Use:   "probe URI",
+		Short: "Visit one sensor now and tell what came of it",
+		Long: `Probe makes one visit as the daemon would: a confirmable GET with retransmission
+and block-wise transfer. Nothing is stored. Exit code 0 if a description came
+back, 4 if the sensor gave none, 3 if the URI cannot be asked.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			res, err := probe(cmd.Context(), args[0], deadline)
+			if err != nil {
+				return err
+			}
+			if output(cmd) == "json" {
+				err = printJSON(cmd.OutOrStdout(), res)
+			} else {
+				err = probeTable(cmd, res)
+			}
+			if err == nil && !res.Outcome.Success() {
+				return unhealthy(errSilent)
+			}
+			return err
+		},
+	}
+	cmd.Flags().DurationVar(&deadline, "deadline", 10*time.Second,
+		"end the visit after this long, at most 93s")
+	outputFlag(cmd, "json", "table")
+	return cmd
+}
+
+func probe(ctx context.Context, raw string, deadline time.Duration) (probeResult, error) {
+	if deadline <= 0 || deadline > coapclient.MaxVisit {
+		return probeResult{}, usage(fmt.Errorf("--deadline %v: must lie in 0 .. 93s", deadline))
+	}
+	u, err := fleet.ParseURI(raw)
+	if err != nil {
+		return probeResult{}, invalid(err)
+	}
+	client, err := coapclient.New(coapclient.Options{})
+	if err != nil {
+		return probeResult{}, err
+	}
+	defer client.Close()
+	now := time.Now()
+	o := client.Fetch(ctx, visit.Visit{Sensor: u.String(), URI: u.String(), At: now,
+		Deadline: now.Add(deadline), Kind: visit.Manual, Retrans: 4, Full: true})
+	res := probeResult{URI: u.String(), Outcome: o.Result, Contact: o.Contact, Code: o.Code,
+		Unchanged: o.Result == visit.Unchanged, ETag: fmt.Sprintf("%x", o.NewETag),
+		BodyBytes: len(o.Body), BodySHA256: o.Hash, Links: o.Links,
+		DatagramsSent: o.DatagramsSent, DatagramsReceived: o.DatagramsReceived,
+		BytesSent: o.BytesSent, BytesReceived: o.BytesReceived,
+		Retransmissions: o.Retransmissions, Blocks: o.Blocks}
+	if o.HasMaxAge {
+		res.MaxAge = seconds(o.MaxAge)
+	}
+	if o.RTT > 0 {
+		res.RTT = seconds(o.RTT)
+	}
+	if o.Error != "" {
+		res.Error = &o.Error
+	}
+	return res, nil
+}
+
+func seconds(d time.Duration) *float64 {
+	s := d.Seconds()
+	return &s
+}
+
+func probeTable(cmd *cobra.Command, res probeResult) error {
+	return table(cmd.OutOrStdout(), func(row func(...any)) {
+		row("sensor", res.URI)
+		row("outcome", fmt.Sprint(res.Outcome, " ", res.Code))
+		if res.Error != nil {
+			row("error", *res.Error)
+		}
+		row("body", fmt.Sprintf("%d bytes, %d links, sha256 %s", res.BodyBytes, res.Links,
+			res.BodySHA256))
+		row("sent", fmt.Sprintf("%d datagrams, %d bytes, %d retransmissions", res.DatagramsSent,
+			res.BytesSent, res.Retransmissions))
+		row("received", fmt.Sprintf("%d datagrams, %d bytes, %d blocks", res.DatagramsReceived,
+			res.BytesReceived, res.Blocks))
+		if res.RTT != nil {
+			row("rtt", time.Duration(*res.RTT*1e9).Round(10*time.Microsecond))
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/term"
+
+	"github.com/crawld/crawld/internal/app"
+	"github.com/crawld/crawld/internal/config"
+)
+
+// stopGrace is how long visits under way may go on after SIGTERM.
+const stopGrace = 2 * time.Second
+
+func runCommand() *cobra.Command {
+	var s sources
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Crawl, store and serve until told to stop",
+		Long: `Run crawls the listed sensors and serves what they said. It needs --config FILE
+or, for a first try, nothing but --sensors LIST with a coap:// URI a line.
+SIGHUP reads the lists again, SIGTERM and Ctrl-C end it.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, patterns, err := s.load()
+			if err != nil {
+				return err
+			}
+			log, err := newLogger(cmd.ErrOrStderr(), c.Log)
+			if err != nil {
+				return err
+			}
+			return daemonise(cmd.Context(), app.Options{Config: c, Patterns: patterns, Log: log,
+				Version: versionText(), Notify: notify(log), Grace: stopGrace})
+		},
+	}
+	s.flags(cmd)
+	cmd.Flags().StringVar(&s.data, "data", "", "database file, wins over the key data")
+	cmd.Flags().StringVar(&s.listen, "web.listen-address", "", "HTTP address, wins over web.listen")
+	return cmd
+}
+
+// daemonise runs the app and reloads it on SIGHUP.
+func daemonise(ctx context.Context, o app.Options) error {
+	a, err := app.New(o)
+	if err != nil {
+		if errs := (config.Errors{}); errors.As(err, &errs) {
+			return invalid(err)
+		}
+		return err
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for {
+			select {
+			case <-hup:
+				_ = a.Reload(ctx) // logged and counted there
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return a.Run(ctx)
+}
+
+func notify(log *zap.Logger) func(string) {
+	return func(state string) {
+		if _, err := daemon.SdNotify(false, state); err != nil {
+			log.Warn("service manager not told", zap.Error(err))
+		}
+	}
+}
+
+// newLogger writes JSON, or lines for people on a terminal; under journald each
+// line begins with its priority.
+func newLogger(w io.Writer, c config.Log) (*zap.Logger, error) {
+	level, err := zapcore.ParseLevel(c.Level)
+	if err != nil {
+		return nil, invalid(fmt.Errorf("log.level: %w", err))
+	}
+	ec := zap.NewProductionEncoderConfig()
+	ec.TimeKey, ec.EncodeTime = "time", zapcore.RFC3339NanoTimeEncoder
+	ec.EncodeDuration = zapcore.StringDurationEncoder
+	f, isFile := w.(*os.File)
+	console := c.Format == "console" ||
+		c.Format == "auto" && isFile && term.IsTerminal(int(f.Fd()))
+	encoder := zapcore.NewJSONEncoder(ec)
+	if console {
+		ec.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		ec.EncodeLevel = zapcore.CapitalLevelEncoder
+		encoder = zapcore.NewConsoleEncoder(ec)
+	}
+	if os.Getenv("JOURNAL_STREAM") != "" {
+		encoder = journalEncoder{encoder}
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), nil
+}

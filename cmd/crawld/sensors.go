@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/crawld/crawld/internal/app"
+	"github.com/crawld/crawld/internal/config"
+	"github.com/crawld/crawld/internal/planner"
+)
+
+// server is the daemon that a command asks.
+type server struct {
+	url  string
+	data string
+}
+
+func (s *server) flags(cmd *cobra.Command) {
+	cmd.PersistentFlags().StringVar(&s.url, "server", "",
+		"URL of the daemon, such as http://127.0.0.1:9683 (default: its control socket)")
+	cmd.PersistentFlags().StringVar(&s.data, "data", config.Default().Data,
+		"database file of the daemon: the control socket lies beside it")
+}
+
+// maxAnswer bounds what is read of a daemon's answer.
+const maxAnswer = 64 << 20
+
+// get decodes the JSON answer to a GET of the path.
+func (s *server) get(ctx context.Context, path string, into any) error {
+	client, base := http.Client{Timeout: 30 * time.Second}, s.url
+	if base == "" {
+		socket := app.SocketPath(s.data)
+		base = "http://crawld"
+		client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (
+			net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil)
+	if err != nil {
+		return usage(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("no daemon answers: %w; is it running, and is --data or --server right", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return err
+	}
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return json.Unmarshal(body, into)
+	case http.StatusNotFound:
+		return unhealthy(errors.New(answerText(body)))
+	}
+	return fmt.Errorf("%s: %s: %s", path, resp.Status, answerText(body))
+}
+
+// answerText is what the daemon says is wrong.
+func answerText(body []byte) string {
+	var fault struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(body, &fault) == nil && fault.Error != "" {
+		return fault.Error
+	}
+	return strings.TrimSpace(string(body))
+}
+
+func sensorsCommand() *cobra.Command {
+	var s server
+	cmd := &cobra.Command{
+		Use:   "sensors",
+		Short: "Ask the running daemon about its sensors",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	s.flags(cmd)
+	cmd.AddCommand(sensorsList(&s), sensorsShow(&s))
+	return cmd
+}
+
+// sensorPage is one page of the daemon's list.
+type sensorPage struct {
+	Sensors []planner.Explanation `json:"sensors"`
+	Next    string                `json:"next"`
+}
+
+func sensorsList(s *server) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List all sensors with state, age and next visit",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all := []planner.Explanation{}
+			for from, more := "", true; more; {
+				var page sensorPage
+				path := "/api/v1/sensors?from=" + url.QueryEscape(from)
+				if err := s.get(cmd.Context(), path, &page); err != nil {
+					return err
+				}
+				all = append(all, page.Sensors...)
+				from, more = page.Next, page.Next != ""
+			}
+			if output(cmd) == "json" {
+				return printJSON(cmd.OutOrStdout(), all)
+			}
+			return table(cmd.OutOrStdout(), func(row func(...any)) {
+				row("SENSOR", "STATE", "AGE", "LAST", "NEXT", "KIND", "WHY")
+				for _, e := range all {
+					row(e.ID, e.State, since(e.LastSuccess), dash(e.LastOutcome), until(e.Next),
+						dash(e.NextKind), e.Why)
+				}
+			})
+		},
+	}
+	outputFlag(cmd, "table", "json")
+	return cmd
+}
+
+func sensorsShow(s *server) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show all that is known and intended of one sensor",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var raw json.RawMessage
+			err := s.get(cmd.Context(), "/api/v1/sensors/"+url.PathEscape(args[0]), &raw)
+			if err != nil {
+				return err
+			}
+			if output(cmd) == "json" {
+				return printJSON(cmd.OutOrStdout(), raw)
+			}
+			var e planner.Explanation
+			if err := json.Unmarshal(raw, &e); err != nil {
+				return err
+			}
+			return table(cmd.OutOrStdout(), func(row func(...any)) { showSensor(row, e) })
+		},
+	}
+	outputFlag(cmd, "table", "json")
+	return cmd
+}
+
+func showSensor(row func(...any), e planner.Explanation) {
+	row("sensor", e.ID)
+	row("uri", e.URI)
+	row("state", e.State)
+	row("sleep plan", e.SleepPlan)
+	row("age", since(e.LastSuccess))
+	row("last outcome", strings.TrimSpace(dash(e.LastOutcome)+" "+e.LastReason))
+	row("next visit", until(e.Next)+" "+e.NextKind)
+	row("why", e.Why)
+	row("rate", fmt.Sprintf("%.4g/h (prior %.4g/h)", e.Rate*3600, e.RatePrior*3600))
+	used := fmt.Sprint(e.Used)
+	if e.Cap != nil {
+		used += fmt.Sprintf(" of %d", *e.Cap)
+	}
+	row("crawls used in this range", used)
+	if e.Publications != "" {
+		row("publications", e.Publications)
+	}
+	if e.Contradicted {
+		row("contradicted", "silent although its sleep plan says awake")
+	}
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func since(t *time.Time) string {
+	if t == nil {
+		return "never"
+	}
+	return time.Since(*t).Round(time.Second).String()
+}
+
+func until(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return "in " + time.Until(*t).Round(100*time.Millisecond).String()
+}
