@@ -160,7 +160,7 @@ func (d *demoRun) log() (*zap.Logger, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	log, err := newLogger(f, config.Log{Level: "debug", Format: "json"})
+	log, _, err := newLogger(f, config.Log{Level: "debug", Format: "json"})
 	return log, func() { f.Close() }, err
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/crawld/crawld/internal/app"
 	"github.com/crawld/crawld/internal/config"
+	"github.com/crawld/crawld/internal/crawler"
+	"github.com/crawld/crawld/internal/visit"
 )
 
 // stopGrace is how long visits under way may go on after SIGTERM.
@@ -37,18 +40,60 @@ SIGHUP reads the lists again, SIGTERM and Ctrl-C end it.`,
 			if err != nil {
 				return err
 			}
-			log, err := newLogger(cmd.ErrOrStderr(), c.Log)
+			log, level, err := newLogger(cmd.ErrOrStderr(), c.Log)
 			if err != nil {
 				return err
 			}
 			return daemonise(cmd.Context(), app.Options{Config: c, Patterns: patterns, Log: log,
-				Version: versionText(), Notify: notify(log), Grace: stopGrace})
+				Level: level, Version: versionText(), Notify: notify(log), Grace: stopGrace,
+				OnRange: rangePrinter(cmd)})
 		},
 	}
+	outputFlag(cmd, "none", "table", "json")
 	s.flags(cmd)
 	cmd.Flags().StringVar(&s.data, "data", "", "database file, wins over the key data")
 	cmd.Flags().StringVar(&s.listen, "web.listen-address", "", "HTTP address, wins over web.listen")
 	return cmd
+}
+
+// rangePrinter writes a line for each time range that has ended to stdout, if
+// asked to. The log has the same in any case.
+func rangePrinter(cmd *cobra.Command) func(crawler.RangeSummary) {
+	out := cmd.OutOrStdout()
+	switch output(cmd) {
+	case "json":
+		enc := json.NewEncoder(out)
+		return func(s crawler.RangeSummary) { _ = enc.Encode(newRangeReport(s)) }
+	case "table":
+		fmt.Fprintf(out, "%-20s  %7s  %8s  %11s\n", "range", "planned", "attempts", "budget")
+		return func(s crawler.RangeSummary) {
+			fmt.Fprintf(out, "%-20s  %7d  %8d  %5d of %d\n", s.Range.Format(time.RFC3339), s.Planned,
+				s.Attempts, s.Spent(), s.Theta)
+		}
+	}
+	return nil
+}
+
+// rangeReport is a line of run --output json.
+type rangeReport struct {
+	Start    time.Time      `json:"start"`
+	End      time.Time      `json:"end"`
+	Budget   int            `json:"budget"`
+	Used     int            `json:"budget_used"`
+	Planned  int            `json:"planned"`
+	Attempts int            `json:"attempts"`
+	Price    float64        `json:"price"`
+	Expected float64        `json:"expected_latency_seconds"`
+	Outcomes map[string]int `json:"outcomes"`
+}
+
+func newRangeReport(s crawler.RangeSummary) rangeReport {
+	r := rangeReport{Start: s.Range, End: s.End, Budget: s.Theta, Used: s.Spent(), Planned: s.Planned,
+		Attempts: s.Attempts, Price: s.Price, Expected: s.Expected, Outcomes: map[string]int{}}
+	for _, res := range visit.Results() {
+		r.Outcomes[res.String()] = s.Results[res]
+	}
+	return r
 }
 
 // daemonise runs the app and reloads it on SIGHUP.
@@ -88,10 +133,11 @@ func notify(log *zap.Logger) func(string) {
 
 // newLogger writes JSON, or lines for people on a terminal; under journald each
 // line begins with its priority.
-func newLogger(w io.Writer, c config.Log) (*zap.Logger, error) {
-	level, err := zapcore.ParseLevel(c.Level)
+// The level can be changed while it runs.
+func newLogger(w io.Writer, c config.Log) (*zap.Logger, zap.AtomicLevel, error) {
+	level, err := zap.ParseAtomicLevel(c.Level)
 	if err != nil {
-		return nil, invalid(fmt.Errorf("log.level: %w", err))
+		return nil, level, invalid(fmt.Errorf("log.level: %w", err))
 	}
 	ec := zap.NewProductionEncoderConfig()
 	ec.TimeKey, ec.EncodeTime = "time", zapcore.RFC3339NanoTimeEncoder
@@ -108,5 +154,5 @@ func newLogger(w io.Writer, c config.Log) (*zap.Logger, error) {
 	if os.Getenv("JOURNAL_STREAM") != "" {
 		encoder = journalEncoder{encoder}
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), nil
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), level, nil
 }

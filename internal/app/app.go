@@ -30,13 +30,14 @@ import (
 	"github.com/crawld/crawld/internal/repository"
 )
 
-// Options say what to run. Config and Log are needed, and either Patterns or
-// Fleet.
+// Options say what to run. Config and Log are needed, either Patterns or Fleet,
+// and Level with Patterns.
 type Options struct {
 	Config   config.Config
 	Patterns []string     // sensor lists; a reload reads them again
 	Fleet    *fleet.Fleet // a fixed fleet instead of Patterns
 	Log      *zap.Logger
+	Level    zap.AtomicLevel // of Log; a reload sets it
 	Version  string
 	Notify   func(state string)         // sd_notify; nil without a supervisor
 	OnRange  func(crawler.RangeSummary) // called on the loop when a range has ended
@@ -79,7 +80,7 @@ func New(o Options) (_ *App, err error) {
 	}()
 	f := o.Fleet
 	if f == nil {
-		if f, err = a.loadFleet(); err != nil {
+		if f, err = a.loadFleet(o.Patterns); err != nil {
 			return nil, err
 		}
 	}
@@ -138,8 +139,8 @@ func newClient(c config.Config) (*coapclient.Client, error) {
 
 // loadFleet reads the lists. Sensors of transports that are not spoken are left
 // out and named; the rest is crawled.
-func (a *App) loadFleet() (*fleet.Fleet, error) {
-	f, refused, err := config.LoadSensors(a.o.Patterns)
+func (a *App) loadFleet(patterns []string) (*fleet.Fleet, error) {
+	f, refused, err := config.LoadSensors(patterns)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/crawld/crawld/internal/config"
 	"github.com/crawld/crawld/internal/dpt"
@@ -13,7 +14,7 @@ import (
 func Parameters(c config.Config) (planner.Parameters, error) {
 	par := planner.Parameters{Range: c.Planner.Range, Tick: c.Planner.ResolvedTick(),
 		Step: c.Planner.StepTicks(), Guard: c.Planner.Guard, GuardAuto: c.Planner.GuardAuto,
-		Capacity: int(c.Planner.Capacity),
+		Capacity: int(math.Ceil(c.Planner.Capacity)),
 		Polling: dpt.Params{Policy: dpt.Policy(c.Polling.Policy), Bootstrap: c.Polling.Bootstrap,
 			MinGap: c.Polling.MinGap, MaxGap: c.Polling.MaxGap}}
 	if c.Planner.BudgetPerSensor {

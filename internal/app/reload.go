@@ -3,10 +3,12 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/crawld/crawld/internal/config"
 	"github.com/crawld/crawld/internal/fleet"
@@ -34,8 +36,8 @@ func (m *reloadMetrics) register(reg prometheus.Registerer) {
 
 // Reload reads configuration and sensor lists again, all or nothing: on an error
 // the running fleet stays as it is. Unchanged sensors keep plan, budget and
-// tracker. Of the configuration only the sensor lists take effect; a change of
-// any other key is said to need a restart.
+// tracker. Of the configuration only the sensor lists and the log's level take
+// effect; a change of any other key is said to need a restart.
 func (a *App) Reload(ctx context.Context) error {
 	a.reload.Lock()
 	defer a.reload.Unlock()
@@ -58,15 +60,16 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 	if a.o.Fleet != nil {
 		return fleet.Diff{}, fmt.Errorf("the fleet is fixed: nothing to reload")
 	}
+	var changed *config.Config // nil: crawld was started with lists alone
 	if a.o.Config.Path != "" {
 		c, err := config.Load(a.o.Config.Path)
 		if err != nil {
 			return fleet.Diff{}, err
 		}
 		a.warnOfChanges(c)
-		a.o.Patterns = c.SensorFiles
+		changed = c
 	}
-	next, err := a.loadFleet()
+	next, err := a.loadFleet(a.patterns(changed))
 	if err != nil {
 		return fleet.Diff{}, err
 	}
@@ -82,7 +85,20 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 		return fleet.Diff{}, err
 	}
 	a.fleet.Store(next)
+	if changed != nil {
+		if level, err := zapcore.ParseLevel(changed.Log.Level); err == nil {
+			a.o.Level.SetLevel(level)
+		}
+	}
 	return diff, nil
+}
+
+// patterns are the lists to read: a flag wins over the configuration's.
+func (a *App) patterns(c *config.Config) []string {
+	if c == nil || !slices.Equal(a.o.Patterns, a.o.Config.SensorFiles) {
+		return a.o.Patterns
+	}
+	return c.SensorFiles
 }
 
 // warnOfChanges says which part of a changed configuration waits for a restart.
@@ -91,7 +107,8 @@ func (a *App) warnOfChanges(c *config.Config) {
 	running.SensorFiles, written.SensorFiles = nil, nil
 	running.Data = written.Data // a flag may have overridden it
 	running.Web = written.Web
+	running.Log.Level = written.Log.Level // it takes effect
 	if running.YAML() != written.YAML() {
-		a.o.Log.Warn("only sensor lists are reloaded; other changed keys need a restart")
+		a.o.Log.Warn("only sensor lists and log.level are reloaded; other changed keys need a restart")
 	}
 }

@@ -98,7 +98,10 @@ func (p *Planner) explain(s *sensor, now time.Time) Explanation {
 	}
 	if s.rec.Tracker != nil {
 		median, sd, hits, mode := s.rec.Tracker.Stats()
-		e.Publications = fmt.Sprintf("%s: every %v, sd %v, %d seen", mode, median, sd, hits)
+		e.Publications = fmt.Sprintf("%s: %d seen", mode, hits)
+		if median > 0 {
+			e.Publications += fmt.Sprintf(", one every %v, sd %v", median, sd)
+		}
 	}
 	switch {
 	case s.inflight:

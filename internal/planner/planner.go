@@ -299,6 +299,9 @@ func (p *Planner) nextPoll(s *sensor, now time.Time) (time.Time, visit.Kind, str
 	default:
 		at, why = s.rec.Search.Next(now, max(p.rec.Stretch, 1))
 	}
+	if p.rec.Stretch > 1.005 && s.rec.Visits > 0 {
+		why = fmt.Sprintf("budget: gaps x%.2f; %s", p.rec.Stretch, why)
+	}
 	if !s.rec.LastAttempt.IsZero() {
 		if first := s.rec.LastAttempt.Add(p.par.Polling.MinGap); at.Before(first) {
 			at = first
