@@ -97,7 +97,7 @@ func New(o Options) (_ *App, err error) {
 		return nil, err
 	}
 	a.defers("sockets", a.client.Close)
-	now := time.Now().Round(0)
+	now := time.Now().Round(0).UTC()
 	saved, err := a.restore(now)
 	if err != nil {
 		return nil, err
@@ -211,7 +211,6 @@ func (a *App) Crawler() *crawler.Crawler { return a.crawler }
 // no new crawl, running visits end, outcomes are flushed, the store closes last.
 func (a *App) Run(ctx context.Context) error {
 	defer a.close()
-	defer a.o.Notify("STOPPING=1")
 	serving, ctx := errgroup.WithContext(ctx)
 	for _, l := range []net.Listener{a.tcp, a.unix} {
 		serving.Go(func() error {
@@ -227,6 +226,7 @@ func (a *App) Run(ctx context.Context) error {
 	})
 	serving.Go(func() error {
 		<-ctx.Done()
+		a.o.Notify("STOPPING=1")
 		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if err := a.server.Shutdown(bound); err != nil {

@@ -30,17 +30,19 @@ func (c *Crawler) Run(ctx context.Context) error {
 		case s := <-c.solved:
 			c.adopt(s)
 		case call := <-c.calls:
-			call(time.Now().Round(0))
+			call(wall())
 		}
 	}
 }
 
-// turn does all that is due and tells when the next turn is, both as wall clock
-// instants: plans hold wall clock time, and a reading that carries the monotonic
-// clock would hide a jump from every comparison.
+// wall is the wall clock alone: plans hold wall clock time, and a reading that
+// carries the monotonic clock would hide a jump from every comparison.
+func wall() time.Time { return time.Now().Round(0).UTC() }
+
+// turn does all that is due and tells when the next turn is.
 func (c *Crawler) turn(ctx context.Context) (now, wake time.Time) {
 	read := time.Now()
-	now = read.Round(0)
+	now = read.Round(0).UTC()
 	c.checkClock(read)
 	if snap, ok := c.p.Problem(now); ok {
 		go c.solve(snap)
@@ -72,7 +74,7 @@ func (c *Crawler) checkClock(read time.Time) {
 		if jump > maxJump || jump < -maxJump {
 			c.o.Log.Warn("wall clock jumped, plan rebuilt", zap.Duration("by", jump))
 			c.metrics.jumps.Inc()
-			c.p.Jump(read.Round(0))
+			c.p.Jump(read.Round(0).UTC())
 		}
 	}
 	c.last = read
@@ -98,7 +100,7 @@ func (c *Crawler) adopt(s solution) {
 		c.o.Log.Error("no plan for the range, the old prices stay", zap.Error(s.err))
 		return
 	}
-	now := time.Now().Round(0)
+	now := wall()
 	c.plans[s.plan.Version()] = s.encoded
 	c.p.Adopt(s.plan, now)
 	c.checkRange(now)
@@ -128,7 +130,7 @@ func (c *Crawler) observe(o visit.Outcome) {
 // settle hands an outcome to the planner and, with the record it gives back, to
 // the store. What cannot be stored is observed again as failed.
 func (c *Crawler) settle(o visit.Outcome) {
-	now := time.Now().Round(0)
+	now := wall()
 	before := c.p.Record(o.Sensor)
 	if before != nil {
 		c.metrics.observed(o, before.Source)
@@ -229,7 +231,7 @@ func (c *Crawler) drain(cancel context.CancelFunc) error {
 		case o := <-c.outcomes:
 			c.observe(o)
 		case call := <-c.calls:
-			call(time.Now().Round(0))
+			call(wall())
 		}
 	}
 	c.visits.Wait()

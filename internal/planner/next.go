@@ -15,6 +15,10 @@ import (
 // instant of the same sensor has come. It was not counted and is to be observed
 // as missed (see Missed) without asking the sensor.
 func (p *Planner) Next(now time.Time) (v visit.Visit, ok bool, wake time.Time) {
+	if len(p.lost) > 0 {
+		v, p.lost = p.lost[0], p.lost[1:]
+		return v, true, now
+	}
 	p.roll(now)
 	if !now.Before(p.spendAt) {
 		p.spendRest(now)

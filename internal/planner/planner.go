@@ -22,22 +22,23 @@ type Planner struct {
 	sensors []*sensor // in the order of fleet
 
 	rec      FleetRecord
-	retuned  bool      // saved trackers were made with other parameters
-	solved   bool      // the running range has an adopted plan
-	asked    time.Time // start of the range whose Problem was handed out
-	pending  *Plan     // solved, waits for its range
-	used     [6]int    // attempts of the running range by visit.Kind
-	spent    int       // of them against theta
-	left     int       // crawls still planned in the running range
-	wait     queue     // by next instant
-	due      queue     // instant reached, by value
-	kept     int       // of theta kept back for polls
-	losers   queue     // has planned crawls, by marginal value of the last
-	gainers  queue     // by marginal value of one more
-	spendAt  time.Time // when unused budget is given out next
-	replans  uint64    // re-plans of one sensor since New
-	dropped  uint64    // crawls dropped because the budget was spent elsewhere
-	overlate uint64    // plans that came after their range had begun
+	retuned  bool          // saved trackers were made with other parameters
+	solved   bool          // the running range has an adopted plan
+	lost     []visit.Visit // passed while the daemon was down, to be told as missed
+	asked    time.Time     // start of the range whose Problem was handed out
+	pending  *Plan         // solved, waits for its range
+	used     [6]int        // attempts of the running range by visit.Kind
+	spent    int           // of them against theta
+	left     int           // crawls still planned in the running range
+	wait     queue         // by next instant
+	due      queue         // instant reached, by value
+	kept     int           // of theta kept back for polls
+	losers   queue         // has planned crawls, by marginal value of the last
+	gainers  queue         // by marginal value of one more
+	spendAt  time.Time     // when unused budget is given out next
+	replans  uint64        // re-plans of one sensor since New
+	dropped  uint64        // crawls dropped because the budget was spent elsewhere
+	overlate uint64        // plans that came after their range had begun
 }
 
 // sensor is the planner's view of one fleet.Sensor.
@@ -206,6 +207,10 @@ func (p *Planner) restorePlan(saved []byte, now time.Time) error {
 			s.spend(p, 1)
 		}
 		s.spend(p, passed)
+		for _, at := range s.rec.Instants[:passed] {
+			p.lost = append(p.lost, visit.Visit{Sensor: s.ID, URI: s.URI, At: at, Deadline: at,
+				Kind: visit.Planned, Why: "its instant passed while the daemon was down"})
+		}
 		keep := slices.Clone(s.rec.Instants[passed:])
 		s.rec.Instants = nil
 		p.setInstants(s, keep)

@@ -353,6 +353,14 @@ func TestCrashInFlightIsSpent(t *testing.T) {
 	if again.spent != 1 || again.sensors[0].rec.Used != 1 {
 		t.Errorf("spent %d, used %d, want 1", again.spent, again.sensors[0].rec.Used)
 	}
+	now := d.now.Add(time.Second)
+	v, ok, _ := again.Next(now)
+	if !ok || v.Deadline.After(now) {
+		t.Fatalf("%v %+v: what passed is not told as missed", ok, v)
+	}
+	if rec := again.Observe(Missed(v, now), now); rec.Used != 1 || again.spent != 1 {
+		t.Errorf("told as missed: spent %d, used %d, want 1", again.spent, rec.Used)
+	}
 }
 
 func TestReplaceKeepsUnchangedSensors(t *testing.T) {

@@ -1,0 +1,225 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/crawld/crawld/internal/config"
+	"github.com/crawld/crawld/internal/planner"
+	"github.com/crawld/crawld/internal/repository"
+	"github.com/crawld/crawld/internal/testbed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bound is a generous time-out for things that take moments.
+const bound = 30 * time.Second
+
+// options describe a daemon in a folder of its own that crawls the listed URIs.
+func options(t *testing.T, uris ...string) Options {
+	t.Helper()
+	dir := t.TempDir()
+	list := filepath.Join(dir, "list.txt")
+	write(t, list, uris...)
+	c := config.Default()
+	c.Data, c.Web.Listen = filepath.Join(dir, "crawld.db"), "127.0.0.1:0"
+	c.Planner.Range = 5 * time.Second
+	c.Polling.Bootstrap, c.Polling.MinGap, c.Polling.MaxGap = time.Second, 50*time.Millisecond, 2*time.Second
+	return Options{Config: c, Patterns: []string{list}, Log: zap.NewNop(), Level: zap.NewAtomicLevel()}
+}
+
+func write(t *testing.T, list string, uris ...string) {
+	t.Helper()
+	if err := os.WriteFile(list, []byte(strings.Join(uris, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sensor(t *testing.T, bed *testbed.Bed, name string) *testbed.Sensor {
+	t.Helper()
+	s, err := bed.Add(testbed.Spec{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// states records what the supervisor is told.
+type states struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (s *states) note(state string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first, _, _ := strings.Cut(state, "\n")
+	s.all = append(s.all, first)
+}
+
+// start runs the app and returns how to end it.
+func start(t *testing.T, o Options) (*App, func()) {
+	t.Helper()
+	a, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	select {
+	case <-a.Crawler().Ready():
+	case <-time.After(bound):
+		t.Fatal("not ready")
+	}
+	return a, sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(bound):
+			t.Error("does not end")
+		}
+	})
+}
+
+// await asks the loop until the condition holds.
+func await(t *testing.T, a *App, what string, holds func(p *planner.Planner, now time.Time) bool) {
+	t.Helper()
+	deadline := time.After(bound)
+	for {
+		ok := false
+		err := a.Crawler().Do(context.Background(), func(p *planner.Planner, now time.Time) {
+			ok = holds(p, now)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("waited %v for %s", bound, what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func TestCrawlsReloadsAndStops(t *testing.T) {
+	bed := testbed.New(1)
+	defer bed.Close()
+	one, two := sensor(t, bed, "one"), sensor(t, bed, "two")
+	o := options(t, one.URI())
+	var told states
+	o.Notify = told.note
+	a, stop := start(t, o)
+	defer stop()
+	seen := func(uri string) func(*planner.Planner, time.Time) bool {
+		return func(p *planner.Planner, now time.Time) bool {
+			e, ok := p.Explain(uri, now)
+			return ok && e.LastSuccess != nil
+		}
+	}
+	await(t, a, "a description of the first sensor", seen(one.URI()))
+	if _, err := a.Beat(context.Background()); err != nil {
+		t.Error(err)
+	}
+	write(t, o.Patterns[0], one.URI(), two.URI())
+	if err := a.Reload(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, a, "a description of the second sensor", seen(two.URI()))
+	write(t, o.Patterns[0], one.URI(), "nonsense")
+	if err := a.Reload(context.Background()); err == nil {
+		t.Error("a bad list was taken")
+	}
+	await(t, a, "the old list", seen(two.URI()))
+	stop()
+	if got := fmt.Sprint(told.all); got != "[READY=1 RELOADING=1 READY=1 RELOADING=1 READY=1 STOPPING=1]" {
+		t.Errorf("supervisor was told %s", got)
+	}
+	repo, err := repository.Open(o.Config.Data, repository.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer repo.Close()
+	for _, s := range []*testbed.Sensor{one, two} {
+		latest, ok, err := repo.Latest(s.URI())
+		if err != nil || !ok {
+			t.Fatalf("%s: %v %v", s.Name(), ok, err)
+		}
+		if body, err := repo.Body(latest.Hash); err != nil || string(body) != string(s.Body()) {
+			t.Errorf("%s: stored %q, serves %q: %v", s.Name(), body, s.Body(), err)
+		}
+	}
+}
+
+// What cannot start says why, and leaves nothing open behind it.
+func TestNewFailsCleanly(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	o := options(t, "coap://192.0.2.1/")
+	o.Config.Web.Listen = taken.Addr().String()
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "web.listen") {
+		t.Fatalf("port taken: %v", err)
+	}
+	repo, err := repository.Open(o.Config.Data, repository.Options{})
+	if err != nil {
+		t.Fatalf("the database stayed locked: %v", err)
+	}
+	defer repo.Close()
+	o.Config.Web.Listen = "127.0.0.1:0"
+	if _, err := New(o); !errors.Is(err, repository.ErrLocked) {
+		t.Errorf("database in use: %v", err)
+	}
+	o.Patterns = []string{filepath.Join(t.TempDir(), "missing.txt")}
+	var errs config.Errors
+	if _, err := New(o); !errors.As(err, &errs) {
+		t.Errorf("list missing: %v", err)
+	}
+}
+
+// A record that cannot be read costs one sensor its history, not the daemon its
+// start.
+func TestDamagedRecord(t *testing.T) {
+	o := options(t, "coap://127.0.0.1:9/")
+	repo, err := repository.Open(o.Config.Data, repository.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := "coap://127.0.0.1:9/.well-known/core"
+	err = repo.Save(context.Background(), nil, nil, map[string][]byte{id: []byte("{broken"), "gone": []byte("?")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := repo.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a, stop := start(t, o)
+	defer stop()
+	await(t, a, "the sensor's first visit", func(p *planner.Planner, now time.Time) bool {
+		for _, e := range p.ExplainAll("", 10, now) {
+			if e.LastAttempt != nil {
+				return true
+			}
+		}
+		return false
+	})
+}
