@@ -103,8 +103,11 @@ func New(o Options) (_ *App, err error) {
 		return nil, err
 	}
 	p, err := planner.New(f, par, saved, now)
-	if err != nil {
-		return nil, err
+	if err != nil { // the sensors' records have been checked one by one
+		o.Log.Error("saved plan is unreadable, a new range starts", zap.Error(err))
+		if p, err = planner.New(f, par, planner.Saved{Sensors: saved.Sensors}, now); err != nil {
+			return nil, err
+		}
 	}
 	a.crawler = crawler.New(p, crawler.Options{Fetch: a.client.Fetch, Store: a.store,
 		SaveRange: a.saveRange, Log: o.Log, Metrics: a.registry, Grace: o.Grace,
@@ -162,6 +165,10 @@ func (a *App) listen() error {
 	}
 	a.defers("http port", ignoreClosed(a.tcp.Close))
 	path := SocketPath(a.o.Config.Data)
+	if len(path) > maxSocketPath {
+		return fmt.Errorf("control socket %s: the path has %d bytes, a socket's may have %d; "+
+			"choose a shorter data path", path, len(path), maxSocketPath)
+	}
 	if err := removeStale(path); err != nil {
 		return err
 	}
@@ -183,6 +190,9 @@ func ignoreClosed(close func() error) func() error {
 		return nil
 	}
 }
+
+// maxSocketPath is what fits into a sockaddr_un on every system.
+const maxSocketPath = 103
 
 // SocketPath is the control socket of a daemon with that data file.
 func SocketPath(data string) string { return filepath.Join(filepath.Dir(data), "crawld.sock") }

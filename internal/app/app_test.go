@@ -196,16 +196,16 @@ func TestNewFailsCleanly(t *testing.T) {
 	}
 }
 
-// A record that cannot be read costs one sensor its history, not the daemon its
-// start.
-func TestDamagedRecord(t *testing.T) {
+// Records that cannot be read cost a sensor its history and the range its plan,
+// not the daemon its start.
+func TestDamagedRecords(t *testing.T) {
 	o := options(t, "coap://127.0.0.1:9/")
 	repo, err := repository.Open(o.Config.Data, repository.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := "coap://127.0.0.1:9/.well-known/core"
-	err = repo.Save(context.Background(), nil, nil, map[string][]byte{id: []byte("{broken"), "gone": []byte("?")})
+	err = repo.Save(context.Background(), []byte("{broken"), nil, map[string][]byte{id: []byte("{broken"), "gone": []byte("?")})
 	if err != nil {
 		t.Fatal(err)
 	}

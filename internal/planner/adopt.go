@@ -3,7 +3,6 @@ package planner
 import (
 	"time"
 
-	"github.com/crawld/crawld/internal/dpt"
 	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/scheduler"
 	"github.com/crawld/crawld/internal/visit"
@@ -234,33 +233,41 @@ func (p *Planner) Replace(f *fleet.Fleet, now time.Time) error {
 	return nil
 }
 
-// change gives a sensor its new listing. Another address is another device: what
-// was learned of the old one's wire does not hold for it.
+// change gives a sensor its new listing.
 func (p *Planner) change(s *sensor, fs *fleet.Sensor, now time.Time) {
 	moved := s.URI != fs.URI
 	rates := s.Rate != fs.Rate || s.RateFixed != fs.RateFixed
 	plans := !s.Plan.Equal(fs.Plan)
 	s.Sensor = fs
 	s.gen++
-	if rates {
-		s.rec.Rate = NewRate(fs.Rate, fs.RateFixed)
-	}
-	if moved {
-		s.rec.ETag, s.rec.NotBefore = nil, time.Time{}
-	}
-	if moved || plans {
-		s.rec.Unreachable, s.rec.Silent, s.rec.Mid = false, 0, false
-		s.rec.Tracker, s.rec.Search = nil, nil
+	s.relist(moved, rates)
+	if plans {
+		s.forgetSilence()
 	}
 	if s.polled(now) {
 		p.setInstants(s, nil)
-		if s.rec.Search == nil && s.rec.Tracker == nil {
-			s.rec.Search = dpt.NewSearch(p.par.Polling, now, s.seed())
-		}
 		return
 	}
-	s.rec.Mult = 0
-	s.rec.Version = 0
+	s.rec.Mult, s.rec.Version = 0, 0
+}
+
+// relist drops what does not hold for the sensor as it is listed now. Another
+// address is another device: what was learned of the old one's wire is void.
+func (s *sensor) relist(moved, rates bool) {
+	s.rec.URI = s.URI
+	if rates {
+		s.rec.Rate = NewRate(s.Rate, s.RateFixed)
+	}
+	if moved {
+		s.rec.ETag, s.rec.NotBefore = nil, time.Time{}
+		s.forgetSilence()
+	}
+}
+
+// forgetSilence gives a sensor a fresh start with tracker and evidence.
+func (s *sensor) forgetSilence() {
+	s.rec.Unreachable, s.rec.Silent, s.rec.Mid = false, 0, false
+	s.rec.Tracker, s.rec.Search = nil, nil
 }
 
 func (p *Planner) leave(s *sensor) {

@@ -136,11 +136,15 @@ func (p *Planner) restoreFleet(saved Saved, now time.Time) (resumed bool, err er
 		p.retuned = was.Polling != p.par.Polling
 	}
 	p.rec = was.FleetRecord
+	if !p.rec.sane() {
+		return false, fmt.Errorf("planner: decode fleet record: inconsistent values")
+	}
+	p.rec.Theta = p.par.Theta(p.fleet.Len()) // lists and budget may have changed meanwhile
 	if !p.rec.Range.IsZero() && !now.Before(p.rec.Range) && now.Before(p.end()) {
 		return true, nil
 	}
 	p.rec = FleetRecord{Range: now, Price: was.Price, Version: was.Version, Stretch: 1,
-		Attempts: was.Attempts, Failed: was.Failed, Theta: p.par.Theta(p.fleet.Len())}
+		Attempts: was.Attempts, Failed: was.Failed, Theta: p.rec.Theta}
 	return false, nil
 }
 
@@ -154,8 +158,9 @@ func (p *Planner) join(i int, fs *fleet.Sensor, saved []byte, now time.Time) err
 		}
 		s.rec = rec
 		p.configure(rec)
+		s.relist(fs.URI != rec.URI, fs.Rate != rec.Rate.Prior || fs.RateFixed != rec.Rate.Fixed)
 	} else {
-		s.rec = &Record{Since: now, Rate: NewRate(fs.Rate, fs.RateFixed), Planned: fs.Rate}
+		s.rec = &Record{URI: fs.URI, Since: now, Rate: NewRate(fs.Rate, fs.RateFixed), Planned: fs.Rate}
 	}
 	if !s.rec.Range.Equal(p.rec.Range) {
 		s.rec.Used, s.rec.Polls, s.rec.Instants, s.rec.Range = 0, 0, nil, p.rec.Range
@@ -199,23 +204,47 @@ func (p *Planner) restorePlan(saved []byte, now time.Time) error {
 		}
 	}
 	for _, s := range p.sensors {
-		passed := 0
-		for passed < len(s.rec.Instants) && s.rec.Instants[passed].Before(now) {
-			passed++
+		p.resume(s, now)
+	}
+	for _, s := range p.sensors {
+		if p.solved && p.par.Algorithm == nil && !s.polled(now) && !p.legal(s) {
+			p.replan(s, now)
 		}
-		if next := s.rec.Next; s.polled(now) && !next.Before(p.rec.Range) && next.Before(now) {
-			s.spend(p, 1)
-		}
-		s.spend(p, passed)
-		for _, at := range s.rec.Instants[:passed] {
-			p.lost = append(p.lost, visit.Visit{Sensor: s.ID, URI: s.URI, At: at, Deadline: at,
-				Kind: visit.Planned, Why: "its instant passed while the daemon was down"})
-		}
-		keep := slices.Clone(s.rec.Instants[passed:])
-		s.rec.Instants = nil
-		p.setInstants(s, keep)
 	}
 	return nil
+}
+
+// resume keeps what is still to come of a sensor's instants.
+func (p *Planner) resume(s *sensor, now time.Time) {
+	passed := 0
+	for passed < len(s.rec.Instants) && s.rec.Instants[passed].Before(now) {
+		passed++
+	}
+	if next := s.rec.Next; s.polled(now) && !next.Before(p.rec.Range) && next.Before(now) {
+		s.spend(p, 1)
+	}
+	s.spend(p, passed)
+	for _, at := range s.rec.Instants[:passed] {
+		p.lost = append(p.lost, visit.Visit{Sensor: s.ID, URI: s.URI, At: at, Deadline: at,
+			Kind: visit.Planned, Why: "its instant passed while the daemon was down"})
+	}
+	keep := slices.Clone(s.rec.Instants[passed:])
+	s.rec.Instants = nil
+	if s.polled(now) {
+		keep = nil
+	}
+	p.setInstants(s, keep)
+}
+
+// legal tells whether a restored sensor can go on as planned: its listing may
+// have changed while the daemon was down, and a sensor may be new.
+func (p *Planner) legal(s *sensor) bool {
+	for _, at := range s.rec.Instants {
+		if !s.Plan.Awake(at) || !at.Before(p.end()) {
+			return false
+		}
+	}
+	return s.rec.Version > 0 && s.rec.Used+len(s.rec.Instants) <= s.limit()
 }
 
 // spend counts attempts against the sensor's cap and the budget.

@@ -24,7 +24,7 @@ func parameters() Parameters {
 }
 
 // sensors numbered from 0 with the given plans, at one event a minute.
-func testFleet(t *testing.T, plans ...sleepplan.Plan) *fleet.Fleet {
+func testFleet(t testing.TB, plans ...sleepplan.Plan) *fleet.Fleet {
 	t.Helper()
 	var list []fleet.Sensor
 	for i, p := range plans {

@@ -356,6 +356,16 @@ func decodePlan(data []byte) (*encodedPlan, error) {
 	if err := json.Unmarshal(data, &e); err != nil {
 		return nil, fmt.Errorf("planner: decode plan: %w", err)
 	}
+	for _, row := range e.Sensors {
+		for k, t := range row.At {
+			if t < 0 || k > 0 && t <= row.At[k-1] {
+				return nil, fmt.Errorf("planner: decode plan: sensor %q: tick %d out of order", row.ID, t)
+			}
+		}
+	}
+	if e.Tick <= 0 {
+		return nil, fmt.Errorf("planner: decode plan: tick %v must be positive", e.Tick)
+	}
 	return &e, nil
 }
 

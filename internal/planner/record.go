@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/crawld/crawld/internal/dpt"
+	"github.com/crawld/crawld/internal/scheduler"
 	"github.com/crawld/crawld/internal/visit"
 )
 
 // Record is all that is believed of one sensor and survives a restart. It is
 // stored with each outcome, in the same transaction.
 type Record struct {
+	URI         string       `json:"uri"`                   // that all this was learned of
 	Since       time.Time    `json:"since"`                 // joined the fleet
 	Source      time.Time    `json:"source,omitzero"`       // start of the last successful crawl
 	Rate        Rate         `json:"rate"`                  // posterior of lambda
@@ -94,6 +96,12 @@ type FleetRecord struct {
 	Failed   float64    `json:"failed"`   // of them failed
 }
 
+// sane tells whether a stored record can be one of ours.
+func (r FleetRecord) sane() bool {
+	return r.Price >= 0 && r.Extra >= 0 && r.Extra <= scheduler.MaxTicks && r.Reserved >= 0 &&
+		r.Retries >= 0 && r.Attempts >= 0 && r.Failed >= 0 && r.Stretch >= 0
+}
+
 // savedFleet is a FleetRecord as it is stored.
 type savedFleet struct {
 	FleetRecord
@@ -120,7 +128,8 @@ func decodeRecord(data []byte) (*Record, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fmt.Errorf("planner: decode record: %w", err)
 	}
-	if r.Used < 0 || r.Since.IsZero() || !slices.IsSortedFunc(r.Instants, time.Time.Compare) {
+	if r.Used < 0 || r.Polls < 0 || r.Polls > r.Used || r.Since.IsZero() || r.Gap < 0 ||
+		r.Gap > scheduler.MaxTicks || !(r.Lose >= 0) || !(r.Gain >= 0) || !slices.IsSortedFunc(r.Instants, time.Time.Compare) {
 		return nil, fmt.Errorf("planner: decode record: inconsistent values")
 	}
 	return &r, nil
