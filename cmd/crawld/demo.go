@@ -112,6 +112,10 @@ func demo(cmd *cobra.Command, f demoFlags) (err error) {
 	if err := d.run(ctx, a); err != nil || f.lasts == 0 || cmd.Context().Err() != nil {
 		return err
 	}
+	if d.report.Ranges == 0 {
+		_, err := fmt.Fprintf(d.out, "no time range of %v has ended: nothing to sum up\n", demoRange)
+		return err
+	}
 	if err := d.summarise(); err != nil {
 		return err
 	}
