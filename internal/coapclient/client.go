@@ -31,8 +31,7 @@ type Client struct {
 	mu      sync.Mutex // guards everything below; held for map look-ups and one copy
 	active  map[netip.AddrPort]*exchange
 	peers   map[netip.AddrPort]peer
-	peak    int // most peers since the table was last rebuilt
-	swept   time.Time
+	peak    int         // most peers since the table was last rebuilt
 	sweeper *time.Timer // runs only while peers or names is not empty
 	names   map[string]resolved
 	sensors gate[netip.AddrPort]

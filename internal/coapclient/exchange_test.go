@@ -249,7 +249,7 @@ func TestRetryAfter(t *testing.T) {
 		{5<<5 | 3, nil, time.Minute},
 		{5<<5 | 3, []option{num(14, 5)}, 5 * time.Second},
 		{4<<5 | 29, []option{num(14, 1<<32-1)}, 24 * time.Hour},
-		{5<<5 | 0, []option{num(14, 5)}, 0},
+		{5 << 5, []option{num(14, 5)}, 0},
 	} {
 		s := newSensor(t, func(s *sensor, q query) { s.piggyback(q, x.code, nil, x.opts...) })
 		out := fetch(t, newClient(t, Options{}), visitTo(s.uri()))

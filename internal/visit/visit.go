@@ -33,11 +33,11 @@ func Kinds() []Kind { return []Kind{Planned, Retry, Poll, Probe, Announced, Manu
 func (k Kind) String() string { return name(kindNames[:], int(k)) }
 
 // MarshalText writes the name the API uses, such as "planned".
-func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+func (k Kind) MarshalText() ([]byte, error) { return text(kindNames[:], int(k)) }
 
 // UnmarshalText accepts the names that MarshalText writes.
-func (k *Kind) UnmarshalText(text []byte) error {
-	i, err := find(kindNames[:], string(text))
+func (k *Kind) UnmarshalText(b []byte) error {
+	i, err := find(kindNames[:], string(b))
 	*k = Kind(i)
 	return err
 }
@@ -68,11 +68,11 @@ func (r Result) String() string { return name(resultNames[:], int(r)) }
 func (r Result) Success() bool { return r == Described || r == Unchanged }
 
 // MarshalText writes the name the API uses, such as "described".
-func (r Result) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+func (r Result) MarshalText() ([]byte, error) { return text(resultNames[:], int(r)) }
 
 // UnmarshalText accepts the names that MarshalText writes.
-func (r *Result) UnmarshalText(text []byte) error {
-	i, err := find(resultNames[:], string(text))
+func (r *Result) UnmarshalText(b []byte) error {
+	i, err := find(resultNames[:], string(b))
 	*r = Result(i)
 	return err
 }
@@ -82,6 +82,13 @@ func name(names []string, i int) string {
 		return names[i]
 	}
 	return fmt.Sprintf("invalid(%d)", i)
+}
+
+func text(names []string, i int) ([]byte, error) {
+	if i >= len(names) {
+		return nil, fmt.Errorf("visit: no name has number %d", i)
+	}
+	return []byte(names[i]), nil
 }
 
 func find(names []string, s string) (int, error) {

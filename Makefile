@@ -1,0 +1,32 @@
+# make help lists the targets.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+FUZZTIME ?= 15s
+
+.PHONY: help build test bench lint fuzz ci demo clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' Makefile | sed 's/:.*## /\t/'
+
+build: ## ./crawld, static and reproducible
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o crawld ./cmd/crawld
+
+test: ## every test, with short counts
+	go test ./...
+
+bench: ## every benchmark
+	go test -run '^$$' -bench . ./...
+
+lint: ## formatting, vet for Linux and macOS, staticcheck, go.mod
+	bash .ci/run format vet vet_darwin staticcheck tidy
+
+fuzz: ## every fuzz target for FUZZTIME (15s)
+	FUZZTIME=$(FUZZTIME) bash .ci/run fuzz
+
+ci: ## everything that must pass before a change is in
+	bash .ci/run
+
+demo: ## sleeping sensors on this machine, crawled before your eyes
+	go run ./cmd/crawld demo
+
+clean: ## what build left
+	rm -f crawld
