@@ -40,14 +40,17 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			bed := testbed.New(1)
 			env.Values["bed"] = bed
+			data, err := filepath.Abs("testdata")
+			env.Setenv("TESTDATA", data)
 			env.Defer(func() { _ = bed.Close() })
-			return nil
+			return err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"await": scriptAwait, "bed": scriptBed, "exits": scriptExits, "expand": scriptExpand,
-			"fault": scriptFault, "lines": scriptLines, "metrics": scriptMetrics, "port": scriptPort, "post": scriptPost,
+			"fault": scriptFault, "lines": scriptLines, "metrics": scriptMetrics,
+			"port": scriptPort, "post": scriptPost,
 			"sensor": scriptSensor, "serves": scriptServes, "shape": scriptShape,
-			"signal": scriptSignal, "truncate": scriptTruncate,
+			"signal": scriptSignal, "truncate": scriptTruncate, "unasked": scriptUnasked,
 		},
 	})
 }

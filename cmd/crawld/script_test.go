@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -58,6 +57,15 @@ func scriptSensor(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(s.Start())
 }
 
+// scriptUnasked expects that no datagram reached a sensor: unasked name.
+func scriptUnasked(ts *testscript.TestScript, _ bool, args []string) {
+	for _, r := range ts.Value("bed").(*testbed.Bed).Requests() {
+		if r.Sensor == args[0] {
+			ts.Fatalf("%s was asked: %+v", args[0], r)
+		}
+	}
+}
+
 func sensorOf(ts *testscript.TestScript, name string) *testbed.Sensor {
 	for _, s := range ts.Value("bed").(*testbed.Bed).Sensors() {
 		if s.Name() == name {
@@ -68,16 +76,16 @@ func sensorOf(ts *testscript.TestScript, name string) *testbed.Sensor {
 	return nil
 }
 
-// scriptServes compares the stored body with what the sensor serves: serves DATA
+// scriptServes waits until the stored body is what the sensor serves: serves DATA
 // name [ID]. The id is the URI if it is not given.
 func scriptServes(ts *testscript.TestScript, _ bool, args []string) {
 	s := sensorOf(ts, args[1])
-	id := append(args, s.URI())[2]
+	path := "/api/v1/sensors/" + url.PathEscape(append(args, s.URI())[2]) + "/body"
+	want := string(s.Body())
 	d := overSocket(ts.MkAbs(args[0]))
-	status, body, err := d.get("/api/v1/sensors/" + url.PathEscape(id) + "/body")
-	ts.Check(err)
-	if want := string(s.Body()); status != http.StatusOK || body != want {
-		ts.Fatalf("stored of %s: status %d\n%s\nit serves\n%s", args[1], status, body, want)
+	body, ok := d.await(path, func(body string) bool { return body == want })
+	if !ok {
+		ts.Fatalf("stored of %s:\n%s\nit serves\n%s", args[1], body, want)
 	}
 }
 
@@ -114,16 +122,16 @@ func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// scriptFault runs crawld and expects that it refuses what it was given: exit
-// code 3, nothing on stdout, one line on stderr that matches: fault REGEXP args ...
+// scriptFault runs crawld and expects that it refuses what it was given: an exit
+// code, nothing on stdout, one line on stderr that matches: fault CODE REGEXP args ...
 func scriptFault(ts *testscript.TestScript, neg bool, args []string) {
-	scriptExits(ts, neg, append([]string{strconv.Itoa(exitInvalid), "crawld"}, args[1:]...))
+	scriptExits(ts, neg, append([]string{args[0], "crawld"}, args[2:]...))
 	line, more, _ := strings.Cut(ts.ReadFile("stderr"), "\n")
 	if more != "" || ts.ReadFile("stdout") != "" {
 		ts.Fatalf("want nothing but one line on stderr")
 	}
-	if !regexp.MustCompile(args[0]).MatchString(line) {
-		ts.Fatalf("%s\ndoes not match %s", line, args[0])
+	if !regexp.MustCompile(args[1]).MatchString(line) {
+		ts.Fatalf("%s\ndoes not match %s", line, args[1])
 	}
 }
 

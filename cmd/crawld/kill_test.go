@@ -1,0 +1,229 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawld/crawld/internal/repository"
+	"github.com/crawld/crawld/internal/testbed"
+)
+
+// Some hundred descriptions a second, in ranges so short that plans are saved
+// between them.
+const killConfig = `sensor_files: [list.yaml]
+planner: {range: 2s, budget: 15/sensor}
+log: {level: debug, format: json}
+`
+
+const killedSensors = 40
+
+// stored is a description of which the daemon has said that it is stored.
+type stored struct{ sensor, hash string }
+
+// victim is a data file whose daemon is killed again and again.
+type victim struct {
+	site
+	binary string
+	rng    *rand.Rand
+	shown  map[stored]bool // by any daemon so far
+	logged int             // of them by their logs
+}
+
+func newVictim(t *testing.T, binary string) *victim {
+	t.Helper()
+	bed, list := newBed(t), "sensors:\n"
+	for i := range killedSensors {
+		s, err := bed.Add(testbed.Spec{Name: fmt.Sprintf("s%02d", i), Rate: 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list += fmt.Sprintf("  - {id: %s, uri: %q, rate: 20/s, sleep_plan: always_on}\n",
+			s.Name(), s.URI())
+	}
+	v := &victim{newSite(t, killConfig), binary, rand.New(rand.NewPCG(1, 2)), map[stored]bool{}, 0}
+	v.write("list.yaml", list)
+	return v
+}
+
+// kill starts the daemon and kills it at a random moment; it returns how long the
+// daemon took to be ready.
+func (v *victim) kill() (ready time.Duration) {
+	v.t.Helper()
+	began := time.Now()
+	d := v.run(v.binary)
+	ready = time.Since(began)
+	storedLines := func() (all []stored) {
+		for _, l := range d.lines() {
+			if l.Msg == "stored" {
+				all = append(all, stored{l.Sensor, l.Hash})
+			}
+		}
+		return all
+	}
+	enough, asked := 20+v.rng.IntN(200), 0
+	ok := eventually(func() bool {
+		for range 5 {
+			v.look(d, fmt.Sprintf("s%02d", asked%killedSensors))
+			asked++
+		}
+		return len(storedLines()) >= enough
+	})
+	if !ok {
+		v.t.Fatalf("too little is stored:\n%s", d.text())
+	}
+	d.kill()
+	for _, s := range storedLines() {
+		v.shown[s] = true
+		v.logged++
+	}
+	return ready
+}
+
+// look reads what the daemon shows as the version in force.
+func (v *victim) look(d *process, sensor string) {
+	v.t.Helper()
+	shown := decoded[struct {
+		Latest *struct{ Hash string }
+	}](v.t, d.client, "/api/v1/sensors/"+sensor+"?visits=0")
+	if shown.Latest != nil {
+		v.shown[stored{sensor, shown.Latest.Hash}] = true
+	}
+}
+
+// lost opens the file that the daemon left and returns what was shown as stored
+// and is not there whole.
+func (v *victim) lost() (missing []stored) {
+	v.t.Helper()
+	report, err := repository.Check(v.data(), repository.Options{})
+	if err != nil || len(report.Problems) > 0 {
+		v.t.Fatalf("check: %v %v", err, report.Problems)
+	}
+	r, err := repository.Open(v.data(), repository.Options{ReadOnly: true})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer r.Close()
+	have := map[stored]bool{}
+	for i := range killedSensors {
+		sensor := fmt.Sprintf("s%02d", i)
+		for before, more := (time.Time{}), true; more; {
+			page, err := r.Versions(sensor, before, 0)
+			if err != nil {
+				v.t.Fatal(err)
+			}
+			for _, version := range page {
+				have[stored{sensor, version.Hash}], before = true, version.At
+			}
+			more = len(page) > 0
+		}
+	}
+	for s := range v.shown {
+		if _, err := r.Body(s.hash); err != nil || !have[s] {
+			missing = append(missing, s)
+		}
+	}
+	return missing
+}
+
+// Whatever the daemon has shown or logged as stored is there after SIGKILL, whole,
+// in a sound file; and it is ready again soon.
+func TestKillLosesNothingStored(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t, binary(t))
+	kills := 5
+	if os.Getenv("CRAWLD_CI") != "" {
+		kills = 25
+	}
+	slowest := time.Duration(0)
+	for i := range kills {
+		slowest = max(slowest, v.kill())
+		if missing := v.lost(); len(missing) > 0 {
+			t.Fatalf("kill %d: of %d stored descriptions %d are lost: %v",
+				i+1, len(v.shown), len(missing), missing)
+		}
+	}
+	if v.logged == 0 || len(v.shown) < killedSensors {
+		t.Errorf("only %d descriptions were shown, %d logged", len(v.shown), v.logged)
+	}
+	t.Logf("%d kills, %d descriptions stored, none lost, ready again within %v",
+		kills, len(v.shown), slowest.Round(time.Millisecond))
+}
+
+// The control: a daemon that says so before it has stored is caught.
+func TestKillCatchesEarlyAcknowledgement(t *testing.T) {
+	t.Parallel()
+	mutant, err := build("crawld-early", "-overlay", earlyAcknowledgement(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newVictim(t, mutant)
+	for i := range 5 {
+		v.kill()
+		if missing := v.lost(); len(missing) > 0 {
+			t.Logf("kill %d: %d of %d lost", i+1, len(missing), len(v.shown))
+			return
+		}
+	}
+	t.Error("five kills did not show that descriptions were acknowledged before their commit")
+}
+
+// earlyAcknowledgement writes an overlay for the go command in which the
+// repository acknowledges a group, and commits it a moment later.
+func earlyAcknowledgement(t *testing.T) string {
+	t.Helper()
+	original, err := filepath.Abs(filepath.Join("..", "..", "internal", "repository", "commit.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const honest = `		var err error
+		if len(todo) > 0 {
+			err = r.named(r.commit(inOrder(todo)))
+		}
+		for _, o := range group {
+			if o.err != nil {
+				o.done(o.err)
+			} else {
+				o.done(err)
+			}
+		}
+`
+	const early = `		for _, o := range group {
+			o.done(o.err)
+		}
+		time.Sleep(50 * time.Millisecond)
+		if len(todo) > 0 {
+			_ = r.named(r.commit(inOrder(todo)))
+		}
+`
+	mutated := string(text)
+	const imports, sleepy = "\t\"syscall\"\n", "\t\"syscall\"\n\t\"time\"\n"
+	for _, change := range [][2]string{{honest, early}, {imports, sleepy}} {
+		if strings.Count(mutated, change[0]) != 1 {
+			t.Fatalf("%s has changed: this test no longer finds\n%s", original, change[0])
+		}
+		mutated = strings.Replace(mutated, change[0], change[1], 1)
+	}
+	dir := t.TempDir()
+	copied := filepath.Join(dir, "commit.go")
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: copied}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlayPath := filepath.Join(dir, "overlay.json")
+	for path, data := range map[string][]byte{copied: []byte(mutated), overlayPath: overlay} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return overlayPath
+}
