@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -85,7 +84,12 @@ func checkConfigCommand() *cobra.Command {
 				return err
 			}
 			for _, r := range refused {
-				fmt.Fprintln(os.Stderr, "warning:", r)
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", r)
+			}
+			if c.Planner.End == config.EndFixed && c.Planner.Theta(f.Len()) < f.Len() {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: planner.end fixed crawls every sensor in every range in "+
+					"which it wakes: a budget of %d for %d sensors may not do; such ranges are planned "+
+					"with carry\n", c.Planner.Theta(f.Len()), f.Len())
 			}
 			unknown := 0
 			for _, sensor := range f.All() {

@@ -98,6 +98,9 @@ func newRangeReport(s crawler.RangeSummary) rangeReport {
 
 // daemonise runs the app and reloads it on SIGHUP.
 func daemonise(ctx context.Context, o app.Options) error {
+	hup := make(chan os.Signal, 1) // before anything takes time: SIGHUP's default is death
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
 	a, err := app.New(o)
 	if err != nil {
 		if errs := (config.Errors{}); errors.As(err, &errs) {
@@ -105,9 +108,6 @@ func daemonise(ctx context.Context, o app.Options) error {
 		}
 		return err
 	}
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

@@ -89,7 +89,12 @@ func New(o Options) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.repo, err = repository.Open(o.Config.Data, repository.Options{}); err != nil {
+	a.repo, err = repository.Open(o.Config.Data, repository.Options{})
+	if errors.Is(err, repository.ErrCorrupt) {
+		return nil, fmt.Errorf("%w; nothing was changed: move the file aside to start anew, "+
+			"or put a copy in its place", err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	a.defers("database", a.repo.Close)

@@ -72,10 +72,10 @@ func TestBadBytes(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"coap://h\ncoap://\xff\n": "l:2: is not UTF-8 text; expected one coap:// URI a line",
-		"coap://h\ncoap://a\x00b\n": `l:2: "coap://a\x00b": ` +
+		"coap://h\ncoap://\xff\n": "l:2:1: is not UTF-8 text; expected one coap:// URI a line",
+		"coap://h\ncoap://a\x00b\n": `l:2:1: "coap://a\x00b": ` +
 			"net/url: invalid control character in URL",
-		"coap://h/" + strings.Repeat("x/", 300) + "\n": "l:1: as an id the URI has 609 bytes, " +
+		"coap://h/" + strings.Repeat("x/", 300) + "\n": "l:1:1: as an id the URI has 609 bytes, " +
 			"more than 512; list this sensor in a YAML file with an id",
 	} {
 		if _, _, err := ParseSensors("l", []byte(text)); message(err) != want {

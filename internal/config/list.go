@@ -18,13 +18,14 @@ func (l *list) text(data []byte) {
 	for raw := range bytes.Lines(data) {
 		line++
 		if !utf8.Valid(raw) {
-			l.d.add(line, 0, "", "is not UTF-8 text; expected one coap:// URI a line")
+			l.d.add(line, 1, "", "is not UTF-8 text; expected one coap:// URI a line")
 		} else if uri := uncomment(string(raw)); uri != "" {
-			l.line(line, uri)
+			col := strings.Index(string(raw), uri) // in bytes, and what is before it is blank
+			l.line(line, col+1, uri)
 		}
 	}
 	if len(l.sensors)+len(l.refused)+len(l.d.list) == 0 {
-		l.d.add(1, 0, "", "the file lists no sensor; expected one coap:// URI a line")
+		l.d.add(1, 1, "", "the file lists no sensor; expected one coap:// URI a line")
 	}
 }
 
@@ -43,9 +44,9 @@ func uncomment(s string) string {
 	return s
 }
 
-func (l *list) line(line int, uri string) {
+func (l *list) line(line, col int, uri string) {
 	if strings.ContainsAny(uri, " \t") {
-		l.d.add(line, 0, "", "found %q, expected one coap:// URI a line, comments after #", clip(uri))
+		l.d.add(line, col, "", "found %q, expected one coap:// URI a line, comments after #", clip(uri))
 		return
 	}
 	s := newSensor()
@@ -55,13 +56,13 @@ func (l *list) line(line int, uri string) {
 	case errors.Is(err, fleet.ErrTransport):
 		l.refuse(line, uri, err)
 	case err != nil:
-		l.d.add(line, 0, "", "%s", uriProblem(err))
+		l.d.add(line, col, "", "%s", uriProblem(err))
 	case checkID(uri) != "":
-		l.d.add(line, 0, "", "as an id the URI %s; list this sensor in a YAML file with an id",
+		l.d.add(line, col, "", "as an id the URI %s; list this sensor in a YAML file with an id",
 			checkID(uri))
 	default:
 		s.URI = normal
-		l.add(s, "", line, 0)
+		l.add(s, "", line, col)
 	}
 }
 

@@ -150,7 +150,7 @@ func TestProblemsOfAllFilesComeTogether(t *testing.T) {
 	write(t, "c.json", `{"sensors": [{"uri": "coap://c", "weight": -1}]}`)
 	_, _, err := LoadSensors([]string{"*", "b.yaml", "nothing/*.txt"})
 	want := `nothing/*.txt: no such file; correct sensor_files or make the list
-b.yaml:3:7: sensors[0].id: "coap://b" is listed already at a.txt:2; remove one or give it another id
+b.yaml:3:7: sensors[0].id: "coap://b" is listed already at a.txt:2:1; remove one or give it another id
 c.json:1:44: sensors[0].weight: -1 is out of range; expected 0 .. 1000000000`
 	if diff := cmp.Diff(want, message(err)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -176,7 +176,7 @@ func TestTextOf10000LinesWithOneBad(t *testing.T) {
 		fmt.Fprintf(&b, "coap://192.0.%d.%d\n", i/256, i%256)
 	}
 	_, _, err := ParseSensors("list.txt", []byte(b.String()))
-	if want := `list.txt:7342: "coap//192.0.2.1": scheme must be coap`; message(err) != want {
+	if want := `list.txt:7342:1: "coap//192.0.2.1": scheme must be coap`; message(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	good := strings.Replace(b.String(), "coap//", "coap://", 1)

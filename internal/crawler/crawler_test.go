@@ -20,6 +20,7 @@ import (
 	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/planner"
 	"github.com/crawld/crawld/internal/repository"
+	"github.com/crawld/crawld/internal/scheduler"
 	"github.com/crawld/crawld/internal/sleepplan"
 	"github.com/crawld/crawld/internal/visit"
 )
@@ -50,7 +51,7 @@ func plans(n int, plan func(i int) sleepplan.Plan) []fleet.Sensor {
 	return list
 }
 
-func newRig(t *testing.T, list []fleet.Sensor, slots int) *rig {
+func newRig(t *testing.T, list []fleet.Sensor, slots int, tune ...func(*planner.Parameters)) *rig {
 	t.Helper()
 	f, err := fleet.New(list)
 	if err != nil {
@@ -64,6 +65,9 @@ func newRig(t *testing.T, list []fleet.Sensor, slots int) *rig {
 	par := planner.Parameters{Range: 10 * time.Minute, Tick: 100 * time.Millisecond, Step: 1,
 		GuardAuto: true, PerSensor: 3, Polling: dpt.Params{Policy: dpt.DPTN, Bootstrap: time.Minute,
 			MinGap: 5 * time.Second, MaxGap: 10 * time.Minute}}
+	for _, turn := range tune {
+		turn(&par)
+	}
 	p, err := planner.New(f, par, planner.Saved{}, time.Now().Round(0))
 	if err != nil {
 		t.Fatal(err)
@@ -259,6 +263,20 @@ func TestUnsentVisitsFreeTheirSlots(t *testing.T) {
 		r.run(20 * time.Minute)
 		if n := r.metric("crawld_crawls_total", "outcome", "missed"); n < 20 {
 			t.Errorf("%v visits", n)
+		}
+	})
+}
+
+// The end rule fixed can ask for more crawls than the budget has; the range is
+// then planned all the same, within the budget.
+func TestFixedBeyondTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plans(5, func(int) sleepplan.Plan { return sleepplan.AlwaysOn() }), 0,
+			func(par *planner.Parameters) { par.End, par.Budget = scheduler.Fixed, 3 })
+		r.run(61 * time.Minute)
+		described := r.metric("crawld_crawls_total", "outcome", "described")
+		if described < 15 || described > 7*3 {
+			t.Errorf("%v crawls in 6 ranges of 3", described)
 		}
 	})
 }

@@ -2,11 +2,14 @@ package crawler
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/crawld/crawld/internal/planner"
+	"github.com/crawld/crawld/internal/scheduler"
 	"github.com/crawld/crawld/internal/visit"
 )
 
@@ -83,7 +86,13 @@ func (c *Crawler) checkClock(read time.Time) {
 func (c *Crawler) solve(snap *planner.Snapshot) {
 	began := time.Now()
 	var s solution
-	if s.plan, s.err = snap.Solve(c.o.Workers); s.err == nil {
+	s.plan, s.err = snap.Solve(c.o.Workers)
+	if errors.Is(s.err, scheduler.ErrBudget) {
+		c.o.Log.Error("the end rule fixed needs a larger budget, this range is planned with carry",
+			zap.Error(s.err))
+		s.plan, s.err = snap.Carry().Solve(c.o.Workers)
+	}
+	if s.err == nil {
 		s.encoded, s.err = s.plan.Encode()
 	}
 	s.took = time.Since(began)
@@ -235,5 +244,9 @@ func (c *Crawler) drain(cancel context.CancelFunc) error {
 		}
 	}
 	c.visits.Wait()
+	rec := c.p.Running()
+	if err := c.o.SaveRange(rec.Range, c.p.FleetRecord(), nil); err != nil {
+		return fmt.Errorf("range not saved: %w", err)
+	}
 	return nil
 }

@@ -51,13 +51,14 @@ func (p *Planner) roll(now time.Time) {
 func (p *Planner) begin(start time.Time) {
 	theta := p.par.Theta(len(p.sensors))
 	p.rec = FleetRecord{Range: start, Version: p.rec.Version, Price: p.rec.Price, Theta: theta,
-		Reserved: min(p.rec.Reserved, theta), Retries: p.rec.Retries, Stretch: p.rec.Stretch, Extra: p.rec.Extra,
+		Reserved: min(p.rec.Reserved, theta), End: p.rec.End, Retries: p.rec.Retries,
+		Stretch: p.rec.Stretch, Extra: p.rec.Extra,
 		Polling:  p.par.Polling,
 		Attempts: p.rec.Attempts / 2, Failed: p.rec.Failed / 2}
-	p.solved, p.spent, p.used, p.kept = false, 0, [6]int{}, p.rec.Reserved
+	p.solved, p.spent, p.used, p.kept = false, 0, kindCounts{}, p.rec.Reserved
 	for _, s := range p.sensors {
 		p.setInstants(s, nil)
-		s.rec.Range, s.rec.Used, s.rec.Polls, s.rec.Retry = start, 0, 0, false
+		s.rec.Range, s.rec.Used, s.rec.Kinds, s.rec.Retry = start, 0, kindCounts{}, false
 		if s.inflight && s.counted {
 			// It was started in the range before and is paid there.
 			s.counted = false
@@ -127,7 +128,7 @@ func (p *Planner) instants(sp scheduler.SensorPlan) []time.Time {
 // running is the running range's problem without its demands.
 func (p *Planner) running() *scheduler.Problem {
 	return &scheduler.Problem{Tick: p.par.Tick, Length: p.par.length(), Extra: p.rec.Extra,
-		End: p.par.End, Candidates: p.par.Candidates, Step: p.par.Step,
+		End: p.rec.End, Candidates: p.par.Candidates, Step: p.par.Step,
 		Budget: p.rec.Theta, Price: p.rec.Price}
 }
 
@@ -283,15 +284,19 @@ func (p *Planner) leave(s *sensor) {
 // jumps to and fro buys no crawls.
 func (p *Planner) Jump(now time.Time) {
 	spent, used := p.spent, p.used
-	counts := make([][2]int, len(p.sensors))
+	type count struct {
+		used  int
+		kinds kindCounts
+	}
+	counts := make([]count, len(p.sensors))
 	for i, s := range p.sensors {
-		counts[i] = [2]int{s.rec.Used, s.rec.Polls}
+		counts[i] = count{s.rec.Used, s.rec.Kinds}
 	}
 	p.pending, p.asked = nil, time.Time{}
 	p.begin(now)
 	p.spent, p.used = spent, used
 	for i, s := range p.sensors {
-		s.rec.Used, s.rec.Polls = counts[i][0], counts[i][1]
+		s.rec.Used, s.rec.Kinds = counts[i].used, counts[i].kinds
 		for _, t := range []*time.Time{&s.rec.Source, &s.rec.LastAttempt, &s.rec.Since} {
 			if t.After(now) {
 				*t = now

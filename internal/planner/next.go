@@ -63,12 +63,8 @@ func (p *Planner) take(s *sensor, now time.Time) (visit.Visit, bool) {
 	}
 	s.inflight, s.issued, s.counted = true, v.At, !late
 	if !late {
-		s.spend(p, 1)
-		p.used[v.Kind]++
+		p.spend(s, v.Kind, 1)
 		p.pollTaken(v.Kind)
-		if !planned {
-			s.rec.Polls++
-		}
 	}
 	return v, true
 }

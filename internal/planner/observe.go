@@ -63,11 +63,7 @@ func (p *Planner) refund(s *sensor, o visit.Outcome) {
 	}
 	s.counted = false
 	s.rec.LastAttempt = o.Ended // what kept it from being sent may last
-	s.spend(p, -1)
-	p.used[o.Kind]--
-	if o.Kind != visit.Planned && o.Kind != visit.Retry {
-		s.rec.Polls--
-	}
+	p.spend(s, o.Kind, -1)
 }
 
 // takeBack undoes the last success of a sensor whose outcome was not stored.

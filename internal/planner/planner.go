@@ -27,7 +27,7 @@ type Planner struct {
 	lost     []visit.Visit // passed while the daemon was down, to be told as missed
 	asked    time.Time     // start of the range whose Problem was handed out
 	pending  *Plan         // solved, waits for its range
-	used     [6]int        // attempts of the running range by visit.Kind
+	used     kindCounts    // attempts of the running range by visit.Kind
 	spent    int           // of them against theta
 	left     int           // crawls still planned in the running range
 	wait     queue         // by next instant
@@ -105,7 +105,7 @@ func New(f *fleet.Fleet, par Parameters, saved Saved, now time.Time) (*Planner, 
 			return nil, err
 		}
 	}
-	p.kept = max(0, p.rec.Reserved-p.used[visit.Poll])
+	p.kept = max(0, p.rec.Reserved-p.used[visit.Poll]-p.used[visit.Probe])
 	p.spendAt = p.nextSpend(now)
 	if resumed {
 		if err := p.restorePlan(saved.Plan, now); err != nil {
@@ -143,7 +143,7 @@ func (p *Planner) restoreFleet(saved Saved, now time.Time) (resumed bool, err er
 	if !p.rec.Range.IsZero() && !now.Before(p.rec.Range) && now.Before(p.end()) {
 		return true, nil
 	}
-	p.rec = FleetRecord{Range: now, Price: was.Price, Version: was.Version, Stretch: 1,
+	p.rec = FleetRecord{Range: now, Price: was.Price, Version: was.Version, End: was.End, Stretch: 1,
 		Attempts: was.Attempts, Failed: was.Failed, Theta: p.rec.Theta}
 	return false, nil
 }
@@ -163,11 +163,12 @@ func (p *Planner) join(i int, fs *fleet.Sensor, saved []byte, now time.Time) err
 		s.rec = &Record{URI: fs.URI, Since: now, Rate: NewRate(fs.Rate, fs.RateFixed), Planned: fs.Rate}
 	}
 	if !s.rec.Range.Equal(p.rec.Range) {
-		s.rec.Used, s.rec.Polls, s.rec.Instants, s.rec.Range = 0, 0, nil, p.rec.Range
+		s.rec.Used, s.rec.Kinds, s.rec.Instants, s.rec.Range = 0, kindCounts{}, nil, p.rec.Range
 	}
 	p.spent += s.rec.Used
-	p.used[visit.Poll] += s.rec.Polls
-	p.used[visit.Planned] += s.rec.Used - s.rec.Polls
+	for k, n := range s.rec.Kinds {
+		p.used[k] += n
+	}
 	p.sensors = append(p.sensors, s)
 	return nil
 }
@@ -221,9 +222,9 @@ func (p *Planner) resume(s *sensor, now time.Time) {
 		passed++
 	}
 	if next := s.rec.Next; s.polled(now) && !next.Before(p.rec.Range) && next.Before(now) {
-		s.spend(p, 1)
+		p.spend(s, visit.Poll, 1)
 	}
-	s.spend(p, passed)
+	p.spend(s, visit.Planned, passed)
 	for _, at := range s.rec.Instants[:passed] {
 		p.lost = append(p.lost, visit.Visit{Sensor: s.ID, URI: s.URI, At: at, Deadline: at,
 			Kind: visit.Planned, Why: "its instant passed while the daemon was down"})
@@ -247,9 +248,12 @@ func (p *Planner) legal(s *sensor) bool {
 	return s.rec.Version > 0 && s.rec.Used+len(s.rec.Instants) <= s.limit()
 }
 
-// spend counts attempts against the sensor's cap and the budget.
-func (s *sensor) spend(p *Planner, attempts int) {
+// spend counts attempts against the sensor's cap and the budget. A negative
+// number gives them back.
+func (p *Planner) spend(s *sensor, kind visit.Kind, attempts int) {
 	s.rec.Used += attempts
+	s.rec.Kinds[kind] += attempts
+	p.used[kind] += attempts
 	p.spent += attempts
 }
 

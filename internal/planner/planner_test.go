@@ -238,7 +238,7 @@ func TestUnsentVisitIsRefunded(t *testing.T) {
 		v := d.next()
 		before := d.p.spent
 		rec := d.tell(v, visit.Missed)
-		if d.p.spent != before-1 || rec.Used != 0 || rec.Polls != 0 || d.p.used[v.Kind] != 0 {
+		if d.p.spent != before-1 || rec.Used != 0 || rec.Kinds != (kindCounts{}) || d.p.used[v.Kind] != 0 {
 			t.Fatalf("%v visit: spent %d, used %d, by kind %v", v.Kind, d.p.spent, rec.Used, d.p.used)
 		}
 	}

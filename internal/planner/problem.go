@@ -187,6 +187,14 @@ func (n *Snapshot) budget() int {
 // made: one failure in a small fleet must not reserve half of the budget.
 const retryPrior = 20
 
+// Carry is the snapshot under the end rule carry, for a range in which fixed asks
+// for more crawls than the budget has.
+func (n *Snapshot) Carry() *Snapshot {
+	c := *n
+	c.par.End = scheduler.Carry
+	return &c
+}
+
 // problem spells the snapshot out in ticks.
 func (n *Snapshot) problem() (*scheduler.Problem, []float64) {
 	pr := &scheduler.Problem{
@@ -285,7 +293,7 @@ func (n *Snapshot) Solve(workers int) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan of the range from %s: %w", n.Start.Format(time.RFC3339), err)
 	}
-	n.rec.Price, n.rec.Expected = sol.Price, 0
+	n.rec.Price, n.rec.Expected, n.rec.End = sol.Price, 0, n.par.End
 	plan := &Plan{Snapshot: n, Solution: sol, gaps: gaps}
 	plan.expect(pr)
 	return plan, nil

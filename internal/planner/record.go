@@ -21,7 +21,7 @@ type Record struct {
 	Planned     float64      `json:"planned_rate"`          // the rate that its plan was made with
 	Range       time.Time    `json:"range,omitzero"`        // the range that Used and Instants belong to
 	Used        int          `json:"used,omitempty"`        // attempts in that range, against gamma
-	Polls       int          `json:"polls,omitempty"`       // of them polls and probes
+	Kinds       kindCounts   `json:"kinds"`                 // the same by visit.Kind
 	Version     uint64       `json:"version,omitempty"`     // of the plan that Instants belong to
 	Instants    []time.Time  `json:"instants,omitempty"`    // crawls still planned in that range
 	Next        time.Time    `json:"next,omitzero"`         // instant of its next visit
@@ -46,6 +46,9 @@ type Record struct {
 	Tracker     *dpt.Tracker `json:"tracker,omitempty"`
 	Search      *dpt.Search  `json:"search,omitempty"`
 }
+
+// kindCounts are attempts by visit.Kind.
+type kindCounts [6]int
 
 // maxContacts bounds Record.Contacts: enough to see by eye what a contradicted
 // sleep plan should have been.
@@ -79,21 +82,22 @@ func (r *Record) clone() *Record {
 
 // FleetRecord is what belongs to the range and not to one sensor.
 type FleetRecord struct {
-	Range    time.Time  `json:"range"`    // start of the running range
-	Version  uint64     `json:"version"`  // of the running plan
-	Price    float64    `json:"price"`    // mu, weighted latency seconds per crawl
-	Theta    int        `json:"theta"`    // budget of the range
-	Reserved int        `json:"reserved"` // of it, kept for polls
-	Retries  int        `json:"retries"`  // of it, left for retries
-	Stretch  float64    `json:"stretch"`  // by which all polled gaps are longer
-	Extra    int64      `json:"extra"`    // look-ahead of the plan, ticks
-	Planned  int        `json:"planned"`  // crawls of the plan as adopted
-	Expected float64    `json:"expected"` // weighted latency seconds of the plan
-	Wait     float64    `json:"wait"`     // the same without weights
-	Events   float64    `json:"events"`   // events expected in the range
-	Polling  dpt.Params `json:"polling"`  // that the trackers were made with
-	Attempts float64    `json:"attempts"` // planned attempts lately, halved every range
-	Failed   float64    `json:"failed"`   // of them failed
+	Range    time.Time         `json:"range"`    // start of the running range
+	Version  uint64            `json:"version"`  // of the running plan
+	Price    float64           `json:"price"`    // mu, weighted latency seconds per crawl
+	Theta    int               `json:"theta"`    // budget of the range
+	Reserved int               `json:"reserved"` // of it, kept for polls
+	Retries  int               `json:"retries"`  // of it, left for retries
+	End      scheduler.EndRule `json:"end_rule"` // of the plan
+	Stretch  float64           `json:"stretch"`  // by which all polled gaps are longer
+	Extra    int64             `json:"extra"`    // look-ahead of the plan, ticks
+	Planned  int               `json:"planned"`  // crawls of the plan as adopted
+	Expected float64           `json:"expected"` // weighted latency seconds of the plan
+	Wait     float64           `json:"wait"`     // the same without weights
+	Events   float64           `json:"events"`   // events expected in the range
+	Polling  dpt.Params        `json:"polling"`  // that the trackers were made with
+	Attempts float64           `json:"attempts"` // planned attempts lately, halved every range
+	Failed   float64           `json:"failed"`   // of them failed
 }
 
 // sane tells whether a stored record can be one of ours.
@@ -128,7 +132,7 @@ func decodeRecord(data []byte) (*Record, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fmt.Errorf("planner: decode record: %w", err)
 	}
-	if r.Used < 0 || r.Polls < 0 || r.Polls > r.Used || r.Since.IsZero() || r.Gap < 0 ||
+	if r.Used < 0 || slices.Min(r.Kinds[:]) < 0 || r.Since.IsZero() || r.Gap < 0 ||
 		r.Gap > scheduler.MaxTicks || !(r.Lose >= 0) || !(r.Gain >= 0) || !slices.IsSortedFunc(r.Instants, time.Time.Compare) {
 		return nil, fmt.Errorf("planner: decode record: inconsistent values")
 	}

@@ -15,14 +15,17 @@ const maxProblems = 100
 
 // Report is what Check found. Problems is empty if all is well.
 type Report struct {
-	Path          string
-	Instance      string // hex id, made with the file
-	SchemaVersion int
+	Path          string `json:"path"`
+	Instance      string `json:"instance"` // hex id, made with the file
+	SchemaVersion int    `json:"schema_version"`
 
-	Sensors, Versions, Bodies, Visits int
-	Bytes                             int64 // of the file
+	Sensors  int   `json:"sensors"`
+	Versions int   `json:"versions"`
+	Bodies   int   `json:"bodies"`
+	Visits   int   `json:"visits"`
+	Bytes    int64 `json:"bytes"` // of the file
 
-	Problems []string
+	Problems []string `json:"problems"`
 }
 
 // Check reads the whole file under a shared lock and writes nothing. It
@@ -35,7 +38,7 @@ type Report struct {
 func Check(path string, o Options) (Report, error) {
 	o = o.withDefaults()
 	o.ReadOnly = true
-	report := Report{Path: path}
+	report := Report{Path: path, Problems: []string{}}
 	b, err := openBolt(path, o, true)
 	switch {
 	case errors.Is(err, ErrCorrupt):
