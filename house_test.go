@@ -40,7 +40,7 @@ var rooms = map[string]room{
 	"internal/sleepplan":  {"", values, ""},
 	"internal/linkformat": {"", values, "net/netip"},
 	"internal/discovery":  {"", values, ""},
-	"internal/fleet":      {"sleepplan", values, "net"},
+	"internal/fleet":      {"sleepplan", values, ""},
 	"internal/visit":      {"fleet", values, ""},
 	"internal/scheduler":  {"fleet sleepplan", values, ""},
 	"internal/dpt":        {"sleepplan visit", values, ""},
@@ -317,7 +317,8 @@ func TestLengths(t *testing.T) {
 func TestRulesCatchOffenders(t *testing.T) {
 	const sim, fleet, dpt = "internal/sim/a.go", "internal/fleet/a.go", "internal/dpt/a.go"
 	for _, c := range []struct{ path, body, want string }{
-		{fleet, `import ("net"; "net/url"); var _, _ = net.JoinHostPort, url.Parse`, ""},
+		{fleet, `import "net/url"; var _ = url.Parse`, ""},
+		{fleet, `import "net"; var _ = net.JoinHostPort`, `:2: must not import "net"`},
 		{fleet, `import "net"; var _ = net.Dial`, "a.go:2: net.Dial does IO"},
 		{fleet, `import _ "` + module + `internal/visit"`, "must not import internal/visit"},
 		{fleet, `import _ "` + module + `internal/sleepplan"`, ""},

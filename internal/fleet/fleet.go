@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
 	"sort"
@@ -263,7 +262,7 @@ func normalise(u *url.URL) {
 		u.Host = host
 	}
 	if port != "" && port != "5683" {
-		u.Host = net.JoinHostPort(host, port)
+		u.Host += ":" + port
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path, u.RawPath = DefaultPath, ""
