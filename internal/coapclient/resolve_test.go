@@ -1,6 +1,7 @@
 package coapclient
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -112,5 +113,35 @@ func TestIPv6AndZones(t *testing.T) {
 	a, err := zoned(netip.MustParseAddr("fe80::1%1"))
 	if err != nil || a.Zone() != ifc.Name {
 		t.Errorf("zone 1 became %q, %v", a.Zone(), err)
+	}
+}
+
+// The short way to a target gives what the long way gives.
+func TestPlainTargetIsTheSame(t *testing.T) {
+	plain := 0
+	for _, uri := range []string{"coap://192.0.2.1/.well-known/core",
+		"coap://192.0.2.1:15683/.well-known/core", "coap://[2001:db8::1]:61616/.well-known/core",
+		"coap://[::ffff:192.0.2.1]:7/.well-known/core", "coap://[2001:db8::1]/.well-known/core",
+		"coap://sensor.example/.well-known/core", "coap://192.0.2.1:0/.well-known/core",
+		"coap://192.0.2.1:00/.well-known/core", "coap://user@192.0.2.1/.well-known/core",
+		"coap://192.0.2.1/x/.well-known/core", "coap://192.0.2.1/.well-known/core?a",
+		"coap:///.well-known/core", "coap://192.0.2.256/.well-known/core",
+		"coap://2001:db8::1/.well-known/core", "coap://[fe80::1%25lo]:1/.well-known/core"} {
+		short, ok := plainTarget(uri)
+		if !ok {
+			continue
+		}
+		plain++
+		long, f := parseTarget(uri + "?long")
+		if f != nil {
+			t.Fatalf("%s: %v", uri, f)
+		}
+		if short.addr != long.addr || short.port != long.port || short.named != long.named ||
+			fmt.Sprintf("%q", short.path) != fmt.Sprintf("%q", long.path) || !short.wellKnown {
+			t.Errorf("%s: %+v, want %+v", uri, short, long)
+		}
+	}
+	if plain != 4 {
+		t.Errorf("%d URIs took the short way, want 4", plain)
 	}
 }
