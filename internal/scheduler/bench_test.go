@@ -43,7 +43,8 @@ func benchProblem(n int, rng *rand.Rand) *Problem {
 }
 
 // plainPass is the work that any planner has: build the candidates, and (W) from
-// each to the next.
+// each to the next. Building is Solve's own: read a sensor's spans, sum up the masses
+// and moments of its windows, and place the nodes. The pass searches and keeps nothing.
 func plainPass(p *Problem, g *graph) (sum int64, candidates int) {
 	for i := range p.Demands {
 		g.build(p, &p.Demands[i], 0, false)

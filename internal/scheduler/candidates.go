@@ -62,7 +62,9 @@ type graph struct {
 	end     node  // the range's end
 	origin  int64
 
-	back         []link // PENAL's predecessors
+	back         []link  // PENAL's ways to the nodes
+	firsts       []int32 // the first nodes that it reached with 0, 1, 2.. crawls
+	mult         int64   // its price
 	front, spare hull
 	paths        [3][]int32
 	bounds       []int32

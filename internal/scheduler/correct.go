@@ -42,12 +42,12 @@ func (s *solver) correct(miss int, at guess) {
 	if miss == 0 {
 		return
 	}
-	first := s.firstOffers(adding)
-	slices.SortFunc(first, order)
-	bound := math.Inf(1) // drop all, unless enough sensors compete
-	if adding {
-		bound = 0
+	first := s.firstOffers(adding, at.near(adding))
+	if len(first) < miss {
+		first = s.firstOffers(adding, everything(adding))
 	}
+	slices.SortFunc(first, order)
+	bound := everything(adding) // unless enough sensors compete
 	if len(first) >= miss {
 		first = first[:miss]
 		bound = first[miss-1].value
@@ -63,22 +63,47 @@ func (s *solver) correct(miss int, at guess) {
 	s.take(offers, miss, adding)
 }
 
+// slack is how far a sample may be wrong about a price.
+const slack = 0.05
+
 // closer is a bound known from the estimate, where that is tighter: beyond the price
-// on the far side of the target there should be nothing to list. A sample may have
-// been wrong about that, and then the safe bound is used.
+// on the far side of the target, and some slack, there should be nothing to list. A
+// sample may have been wrong about that, and then the safe bound is used.
 func (at guess) closer(bound float64, adding bool) float64 {
 	switch {
 	case adding:
-		return max(bound, at.lo)
+		return max(bound, at.lo*(1-slack))
 	case at.hi > 0:
-		return min(bound, at.hi)
+		return min(bound, at.hi*(1+slack))
 	}
 	return bound
 }
 
-// firstOffers lists each sensor's gain if adding, otherwise its lose. Crawls of no
-// value are never made, and one that the Fixed rule keeps is not on offer.
-func (s *solver) firstOffers(adding bool) []offer {
+// everything is the bound within which all marginals lie, those to add or to drop.
+func everything(adding bool) float64 {
+	if adding {
+		return 0
+	}
+	return math.Inf(1)
+}
+
+// near is a bound so close to the price that the few sensors within it are sorted fast.
+func (at guess) near(adding bool) float64 {
+	if adding {
+		return at.price * (1 - slack)
+	}
+	return at.price * (1 + slack)
+}
+
+// within reports whether a marginal lies on the price's side of a bound.
+func within(value, bound float64, adding bool) bool {
+	return value == bound || (value > bound) == adding
+}
+
+// firstOffers lists each sensor's gain if adding, otherwise its lose, where that is
+// within the bound. Crawls of no value are never made, and one that the Fixed rule
+// keeps is not on offer.
+func (s *solver) firstOffers(adding bool, bound float64) []offer {
 	var list []offer
 	for i := range s.state {
 		d := s.state[i].lose
@@ -89,7 +114,9 @@ func (s *solver) firstOffers(adding bool) []offer {
 			continue
 		}
 		value := float64(d) * s.p.unit(&s.p.Demands[i])
-		list = append(list, offer{value, d, int32(i), 1})
+		if within(value, bound, adding) {
+			list = append(list, offer{value, d, int32(i), 1})
+		}
 	}
 	return list
 }
@@ -101,13 +128,13 @@ func (s *solver) listOffers(first []offer, bound float64, adding bool) ([]offer,
 	s.each(len(first), func(w *worker, k int) {
 		lists[k] = s.listSensor(w, first[k], bound, adding)
 	})
-	offers, within := slices.Concat(lists...), 0
+	offers, listed := slices.Concat(lists...), 0
 	for _, o := range offers {
-		if o.value == bound || (o.value > bound) == adding {
-			within += int(o.count)
+		if within(o.value, bound, adding) {
+			listed += int(o.count)
 		}
 	}
-	return offers, within
+	return offers, listed
 }
 
 // listSensor lists the straight pieces of one sensor's curve between where it

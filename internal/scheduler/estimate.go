@@ -89,18 +89,20 @@ func (s *solver) sample() subset {
 }
 
 // The estimate need not be exact: correct puts right what is missing. It ends when
-// the count is this close to its target, or known to jump there, or after so many
-// counts.
+// the count is closer to its target than a sample of so many crawls can tell, or known
+// to jump there, or after so many counts.
 const (
 	closeEnough = 0.005
+	sampleNoise = 0.5 // the share of n crawls that is chance, times sqrt(n)
+	fewCrawls   = 100 // the share does not grow below this
 	narrow      = 1.002
 	maxCounts   = 40
 )
 
 // guess is what estimate found.
 type guess struct {
-	price  float64 // the count is closest to the target here,
-	miss   float64 // missing it by this share of it
+	price  float64 // the count should meet the target here,
+	miss   float64 // and has come as close as this share of it
 	lo, hi float64 // the count is above the target, at most the target; 0 = not seen
 }
 
@@ -114,6 +116,7 @@ func (s *solver) estimate(sub subset) guess {
 		best.miss = 0
 		return best
 	}
+	enough := max(closeEnough, sampleNoise/math.Sqrt(max(fewCrawls, sub.target)))
 	var nLo, nHi float64 // counts at lo and hi
 	price := first
 	for k, grow := 0, 1.0; k < maxCounts; k++ {
@@ -127,18 +130,28 @@ func (s *solver) estimate(sub subset) guess {
 		} else {
 			best.hi, nHi = price, n
 		}
-		lo, hi := best.lo, best.hi
-		switch {
-		case miss <= closeEnough || price == 0 || lo > 0 && hi > 0 && hi < narrow*lo:
+		lo, hi, done := best.lo, best.hi, miss <= enough
+		if price == 0 || lo > 0 && hi > 0 && hi < narrow*lo {
 			return best
+		}
+		switch {
 		case lo > 0 && hi > 0:
 			t := math.Log(nLo/sub.target) / math.Log(nLo/max(nHi, 1e-6*nLo))
-			price = lo * math.Pow(hi/lo, min(max(t, 0.1), 0.9))
+			if !done {
+				t = min(max(t, 0.1), 0.9) // lest one end stays for ever
+			}
+			price = lo * math.Pow(hi/lo, t)
+		case done:
+			price *= math.Pow(n/sub.target, 2)
 		default:
 			// The square-root rule, with steps that grow: a fleet without enough
 			// candidates or under its caps never reaches the target.
 			price *= min(max(math.Pow(n/sub.target, 2*grow), 1e-4), 1e4)
 			grow *= 2
+		}
+		if done {
+			best.price = price // one step on, without a count
+			return best
 		}
 		if price < 1e-9*first {
 			price = 0

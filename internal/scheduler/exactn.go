@@ -69,9 +69,9 @@ func (g *graph) every() point {
 // use of the graph.
 func (g *graph) tail(nd node) (int64, []int32) {
 	h := &g.front
-	h.reset(g.wide)
-	h.push(line{k: nd.b, a: nd.a})
 	last := len(g.nodes) - 1
+	h.reset(0, g.nodes[last].x, g.wide)
+	h.push(line{k: nd.b, a: nd.a})
 	for j := g.counted + 1; j < last; j++ {
 		at := g.nodes[j]
 		from, v := h.least(at.x)

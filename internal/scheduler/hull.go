@@ -15,15 +15,22 @@ type line struct {
 }
 
 // hull is the lower envelope of lines that come with falling slopes and are asked
-// at rising 4t, so both ends only move forward: O(1) each, amortised.
+// at rising 4t, so both ends only move forward: O(1) each, amortised. Only what is
+// lowest somewhere in lo..hi matters.
 type hull struct {
-	lines      []line // storage; in use are first..last
+	lines      []line // storage; in use are first..end-1
 	first, end int
+	lo, hi     int64 // where it is asked
+	atLo, atHi int64 // the least values there
 	wide       bool
 }
 
-// reset empties the hull. Its storage holds as many lines as the graph has nodes.
-func (h *hull) reset(wide bool) { h.first, h.end, h.wide = 0, 0, wide }
+// reset empties the hull, to be asked within lo..hi. Its storage holds as many lines
+// as the graph has nodes.
+func (h *hull) reset(lo, hi int64, wide bool) {
+	h.first, h.end, h.wide = 0, 0, wide
+	h.lo, h.hi, h.atLo, h.atHi = lo, hi, math.MaxInt64, math.MaxInt64
+}
 
 // least returns the lowest line at x and its value there. Lines that are no longer
 // lowest never will be again and leave at the front; of equal ones the later wins,
@@ -42,11 +49,23 @@ func (h *hull) least(x int64) (*line, int64) {
 	return &lines[i], best
 }
 
-// push adds a line whose slope is at most the last one's. The last line m leaves if
-// the new one undercuts it where m would start to be lowest: where the one before
-// it, o, meets the new line no later than it meets m. Slopes are equal only where
-// no time awake lies between two nodes; then the lower line stays.
+// push adds a line whose slope is at most the last one's. If it is above another at
+// hi, it was so all the way; if it is below all others at lo, it stays so. Branches
+// that go one way for long are cheap, so this spares most of the search that follows:
+// the last line m leaves if the new one undercuts it where m would start to be
+// lowest, where the one before it, o, meets the new line no later than it meets m.
+// Slopes are equal only where no time awake lies between two nodes; then the lower
+// line stays.
 func (h *hull) push(l line) {
+	v := l.k - l.a*h.hi
+	if v > h.atHi {
+		return
+	}
+	h.atHi = v
+	if v := l.k - l.a*h.lo; v < h.atLo {
+		h.atLo = v
+		h.end = h.first
+	}
 	lines := h.lines[h.first:]
 	n := h.end - h.first
 	if n > 0 && lines[n-1].a == l.a {
@@ -124,6 +143,7 @@ type point struct {
 
 // link is how PENAL got to a node.
 type link struct {
+	k           int64 // of the node's own line
 	prev, count int32
 }
 
@@ -133,14 +153,17 @@ type link struct {
 //
 // F(j) = min over i of F(i) + U(i,j) + charge is the least over lines in 4 t(j), one
 // per earlier node, which the hull answers in constant time. Since U(i,j) + b(j) =
-// a(j) 4t(j) + ..., the ordinate of node j's own line needs no b at all.
+// a(j) 4t(j) + ..., the ordinate of node j's own line needs no b at all. The best i never
+// falls, and so neither do counts: firsts tells the nodes of each apart.
 func (g *graph) penal(mult int64) point {
 	mult = max(1, min(mult, g.whole|1)) // same optimum, no overflow
 	h := &g.front
-	h.reset(g.wide)
+	last := len(g.nodes) - 1
+	sink := g.nodes[last]
+	h.reset(0, sink.x, g.wide)
 	h.push(line{})
 	charge, one := mult, int32(1)
-	last := len(g.nodes) - 1
+	g.mult, g.firsts = mult, append(g.firsts[:0], 0)
 	for j := 1; j < last; j++ {
 		if j == g.counted+1 {
 			charge, one = g.price, 0
@@ -148,12 +171,14 @@ func (g *graph) penal(mult int64) point {
 		nd := g.nodes[j]
 		from, v := h.least(nd.x)
 		l := line{k: nd.a*nd.x + charge + v, a: nd.a, at: int32(j), count: from.count + one}
-		g.back[j] = link{from.at, l.count}
+		g.back[j] = link{l.k, from.at, l.count}
+		if int(l.count) == len(g.firsts) {
+			g.firsts = append(g.firsts, int32(j))
+		}
 		h.push(l)
 	}
-	sink := g.nodes[last]
 	from, v := h.least(sink.x)
-	g.back[last] = link{from.at, from.count}
+	g.back[last] = link{prev: from.at, count: from.count}
 	f := sink.a*sink.x - sink.b + v
 	return point{int(from.count), f - mult*int64(from.count)}
 }
