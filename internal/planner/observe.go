@@ -66,14 +66,15 @@ func (p *Planner) refund(s *sensor, o visit.Outcome) {
 	p.spend(s, o.Kind, -1)
 }
 
-// takeBack undoes the last success of a sensor whose outcome was not stored.
+// takeBack undoes a success whose outcome was not stored. What the repository
+// holds of the sensor is no longer sure, least of all when a later success has
+// been observed meanwhile: the next visit fetches in full.
 func (p *Planner) takeBack(s *sensor) {
-	if s.undo == nil {
-		return
+	s.rec.ETag, s.rec.Known = nil, ""
+	if s.undo != nil {
+		s.rec.Source, s.rec.Rate = s.undo.Source, s.undo.Rate
+		s.undo = nil
 	}
-	s.rec.Source, s.rec.Rate = s.undo.Source, s.undo.Rate
-	s.rec.ETag, s.rec.Known = s.undo.ETag, s.undo.Known
-	s.undo = nil
 }
 
 // note keeps what every attempt leaves behind.

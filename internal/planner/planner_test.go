@@ -200,12 +200,11 @@ func TestNotStoredTakesTheSourceBack(t *testing.T) {
 	d.p.Observe(visit.Outcome{Visit: v, Result: visit.Failed, Reason: NotStored,
 		Started: d.now, Ended: d.now}, d.now)
 	rec := d.p.sensors[0].rec
-	if rec.Source != before.Source || rec.Known != before.Known ||
-		rec.Rate.Mean() != before.Rate.Mean() {
-		t.Fatalf("source %v known %q, want %v %q", rec.Source, rec.Known, before.Source, before.Known)
+	if rec.Source != before.Source || rec.Rate.Mean() != before.Rate.Mean() {
+		t.Fatalf("source %v, want %v", rec.Source, before.Source)
 	}
-	if v := d.next(); v.Kind != visit.Retry {
-		t.Errorf("next visit is %v, want a retry", v.Kind)
+	if v := d.next(); v.Kind != visit.Retry || !v.Full || len(v.ETag) > 0 {
+		t.Errorf("next visit is %+v, want a retry that fetches in full", v)
 	}
 }
 
