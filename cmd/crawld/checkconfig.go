@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -91,6 +92,11 @@ func checkConfigCommand() *cobra.Command {
 					"which it wakes: a budget of %d for %d sensors may not do; such ranges are planned "+
 					"with carry\n", c.Planner.Theta(f.Len()), f.Len())
 			}
+			if n := coarse(f, c.Planner.ResolvedTick(), c.Planner.Range); n > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "note: %d sensors have awake windows shorter than %d ticks of %v: "+
+					"their plans are coarse; a shorter planner.tick is finer\n",
+					n, ticksPerWindow, c.Planner.ResolvedTick())
+			}
 			unknown := 0
 			for _, sensor := range f.All() {
 				if _, limited := sensor.Plan.KnownUntil(); limited {
@@ -115,6 +121,32 @@ func checkConfigCommand() *cobra.Command {
 	s.flags(cmd)
 	outputFlag(cmd, "table", "json")
 	return cmd
+}
+
+// ticksPerWindow is from how many ticks in a window on the plan is as good as a
+// continuous one.
+const ticksPerWindow = 50
+
+// coarse counts the sensors with a shorter one among their next windows within a
+// range's length.
+func coarse(f *fleet.Fleet, tick, length time.Duration) (n int) {
+	const windows = 8
+	now := time.Now()
+	for _, s := range f.All() {
+		at, end := now, now.Add(length)
+		for k := 0; k < windows && at.Before(end); k++ {
+			w, ok := s.Plan.NextWindow(at)
+			if !ok || !w.Start.Before(end) {
+				break
+			}
+			if w.Duration() < ticksPerWindow*tick {
+				n++
+				break
+			}
+			at = w.End
+		}
+	}
+	return n
 }
 
 type configReport struct {
