@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxTicks keeps instants of a range, its carry and its look-ahead well
-	// inside the 32 bits of a sleepplan.Span.
-	maxTicks = 100_000_000
+	// maxTicks keeps a range, its carry, and the look-ahead of a small budget (up to
+	// nine times the range) within the horizon that the optimiser's integers hold.
+	maxTicks = 10_000_000
 	maxRate  = 1e6 // per second, as in package fleet
 	// autoGuard is used until a sensor's own is learned; the planner never lets
 	// it take more than half a window.
