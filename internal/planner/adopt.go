@@ -297,11 +297,7 @@ func (p *Planner) Jump(now time.Time) {
 	p.spent, p.used = spent, used
 	for i, s := range p.sensors {
 		s.rec.Used, s.rec.Kinds = counts[i].used, counts[i].kinds
-		for _, t := range []*time.Time{&s.rec.Source, &s.rec.LastAttempt, &s.rec.Since} {
-			if t.After(now) {
-				*t = now
-			}
-		}
+		s.rec.notAfter(now)
 		s.rec.NotBefore, s.rec.Contacts = time.Time{}, nil
 		s.rec.Tracker, s.rec.Search = nil, nil
 		p.schedule(s, now)

@@ -157,6 +157,7 @@ func (p *Planner) join(i int, fs *fleet.Sensor, saved []byte, now time.Time) err
 			return fmt.Errorf("sensor %q: %w", fs.ID, err)
 		}
 		s.rec = rec
+		rec.notAfter(now)
 		p.configure(rec)
 		s.relist(fs.URI != rec.URI, fs.Rate != rec.Rate.Prior || fs.RateFixed != rec.Rate.Fixed)
 	} else {

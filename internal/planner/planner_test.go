@@ -331,6 +331,32 @@ func TestRestartResumes(t *testing.T) {
 
 func same(a, b any) bool { return string(encodeJSON(a)) == string(encodeJSON(b)) }
 
+// A clock that was set back while the daemon was down silences nobody.
+func TestRestartWithAnEarlierClock(t *testing.T) {
+	f := testFleet(t, sleepplan.AlwaysOn(), sleepplan.Unknown())
+	later := newDriver(t, f, parameters())
+	saved := Saved{Fleet: later.p.FleetRecord(), Sensors: map[string][]byte{}}
+	for range 6 {
+		v := later.next()
+		saved.Sensors[v.Sensor] = later.tell(v, visit.Described).Encode()
+	}
+	early := start.Add(-48 * time.Hour)
+	p, err := New(f, parameters(), saved, early)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &driver{t: t, p: p, now: early}
+	seen := map[string]int{}
+	for d.now.Before(early.Add(4 * parameters().Range)) {
+		v := d.next()
+		seen[v.Sensor]++
+		d.tell(v, visit.Unchanged)
+	}
+	if seen["s0"] == 0 || seen["s1"] == 0 {
+		t.Errorf("asked %v", seen)
+	}
+}
+
 // What was in flight when the process died counts as spent.
 func TestCrashInFlightIsSpent(t *testing.T) {
 	f := testFleet(t, sleepplan.AlwaysOn())

@@ -80,6 +80,25 @@ func (r *Record) clone() *Record {
 	return &c
 }
 
+// maxRest bounds what a sensor may ask for by Retry-After.
+const maxRest = 24 * time.Hour
+
+// notAfter pulls back what a clock that was set back has left in the future: a
+// sensor would not be asked until then.
+func (r *Record) notAfter(now time.Time) {
+	if r.LastAttempt.After(now) { // their instants mean nothing any more
+		r.Tracker, r.Search = nil, nil
+	}
+	for _, t := range []*time.Time{&r.Source, &r.LastAttempt, &r.Since} {
+		if t.After(now) {
+			*t = now
+		}
+	}
+	if r.NotBefore.After(now.Add(maxRest)) {
+		r.NotBefore = now
+	}
+}
+
 // FleetRecord is what belongs to the range and not to one sensor.
 type FleetRecord struct {
 	Range    time.Time         `json:"range"`    // start of the running range
