@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +56,9 @@ type App struct {
 	server   *http.Server
 	tcp      net.Listener
 	unix     net.Listener
-	reload   sync.Mutex // one reload at a time
+	reload   sync.Mutex        // one reload at a time; guards o.Patterns and tried
+	tried    [sha256.Size]byte // fingerprint of the lists that were read last, well or not
+	flagged  bool              // o.Patterns are not the configuration's
 	fleet    atomic.Pointer[fleet.Fleet]
 	reloads  reloadMetrics
 	cleanups []cleanup
@@ -80,6 +84,8 @@ func New(o Options) (_ *App, err error) {
 	}()
 	f := o.Fleet
 	if f == nil {
+		a.flagged = !slices.Equal(o.Patterns, o.Config.SensorFiles)
+		a.tried = fingerprint(o.Patterns)
 		if f, err = a.loadFleet(o.Patterns); err != nil {
 			return nil, err
 		}
@@ -237,6 +243,10 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	serving.Go(func() error {
 		a.announce(ctx)
+		return nil
+	})
+	serving.Go(func() error {
+		a.watch(ctx)
 		return nil
 	})
 	serving.Go(func() error {

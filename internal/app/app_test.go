@@ -168,6 +168,76 @@ func TestCrawlsReloadsAndStops(t *testing.T) {
 	}
 }
 
+// A list that changes is read without being asked for, a bad one is kept out,
+// and what did not change is not read again.
+func TestListsAreWatched(t *testing.T) {
+	bed := testbed.New(1)
+	defer bed.Close()
+	one, two := sensor(t, bed, "one"), sensor(t, bed, "two")
+	o := options(t, one.URI())
+	var told states
+	o.Notify = told.note
+	a, stop := start(t, o)
+	defer stop()
+	listed := func(uri string) func(*planner.Planner, time.Time) bool {
+		return func(p *planner.Planner, now time.Time) bool {
+			_, ok := p.Explain(uri, now)
+			return ok
+		}
+	}
+	list := o.Patterns[0]
+	write(t, list+".new", one.URI(), two.URI())
+	if err := os.Rename(list+".new", list); err != nil {
+		t.Fatal(err)
+	}
+	await(t, a, "the second sensor", listed(two.URI()))
+	write(t, list, "nonsense")
+	deadline := time.After(bound)
+	for ok := 1.0; ok != 0; ok = reloadOK(t, a) {
+		select {
+		case <-deadline:
+			t.Fatal("a bad list went unnoticed")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	await(t, a, "the old list", listed(two.URI()))
+	write(t, list, two.URI())
+	await(t, a, "the corrected list", func(p *planner.Planner, now time.Time) bool {
+		_, ok := p.Explain(one.URI(), now)
+		return !ok
+	})
+	if ok := reloadOK(t, a); ok != 1 {
+		t.Error("the metric of the last reload did not recover")
+	}
+	stop()
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	reloads := 0
+	for _, state := range told.all {
+		if state == "RELOADING=1" {
+			reloads++
+		}
+	}
+	if reloads != 3 {
+		t.Errorf("%d reloads for 3 changes: %v", reloads, told.all)
+	}
+}
+
+func reloadOK(t *testing.T, a *App) float64 {
+	t.Helper()
+	families, err := a.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "crawld_config_last_reload_successful" {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatal("no metric of the last reload")
+	return 0
+}
+
 // What cannot start says why, and leaves nothing open behind it.
 func TestNewFailsCleanly(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

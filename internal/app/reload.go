@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,6 +40,10 @@ func (m *reloadMetrics) register(reg prometheus.Registerer) {
 func (a *App) Reload(ctx context.Context) error {
 	a.reload.Lock()
 	defer a.reload.Unlock()
+	return a.reloadLocked(ctx)
+}
+
+func (a *App) reloadLocked(ctx context.Context) error {
 	a.notifyReloading()
 	defer a.o.Notify("READY=1")
 	diff, err := a.replaceFleet(ctx)
@@ -69,7 +72,9 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 		a.warnOfChanges(c)
 		changed = c
 	}
-	next, err := a.loadFleet(a.patterns(changed))
+	patterns := a.patterns(changed)
+	a.tried = fingerprint(patterns)
+	next, err := a.loadFleet(patterns)
 	if err != nil {
 		return fleet.Diff{}, err
 	}
@@ -85,6 +90,7 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 		return fleet.Diff{}, err
 	}
 	a.fleet.Store(next)
+	a.o.Patterns = patterns
 	if changed != nil {
 		if level, err := zapcore.ParseLevel(changed.Log.Level); err == nil {
 			a.o.Level.SetLevel(level)
@@ -95,7 +101,7 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 
 // patterns are the lists to read: a flag wins over the configuration's.
 func (a *App) patterns(c *config.Config) []string {
-	if c == nil || !slices.Equal(a.o.Patterns, a.o.Config.SensorFiles) {
+	if c == nil || a.flagged {
 		return a.o.Patterns
 	}
 	return c.SensorFiles
