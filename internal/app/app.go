@@ -122,7 +122,7 @@ func New(o Options) (_ *App, err error) {
 	}
 	a.crawler = crawler.New(p, crawler.Options{Fetch: a.client.Fetch, Store: a.store,
 		SaveRange: a.saveRange, Log: o.Log, Metrics: a.registry, Grace: o.Grace,
-		Capacity: o.Config.Planner.Capacity, Workers: runtime.GOMAXPROCS(0), OnRange: a.onRange})
+		Capacity: o.Config.Planner.Capacity, Workers: runtime.GOMAXPROCS(0), OnRange: o.OnRange})
 	a.register()
 	return a, a.listen()
 }

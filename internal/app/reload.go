@@ -79,13 +79,7 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 		return fleet.Diff{}, err
 	}
 	diff := fleet.Compare(a.fleet.Load(), next)
-	var failed error
-	err = a.crawler.Do(ctx, func(p *planner.Planner, now time.Time) {
-		failed = p.Replace(next, now)
-	})
-	if err == nil {
-		err = failed
-	}
+	err = a.crawler.Do(ctx, func(p *planner.Planner, now time.Time) { p.Replace(next, now) })
 	if err != nil {
 		return fleet.Diff{}, err
 	}

@@ -6,7 +6,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/crawld/crawld/internal/crawler"
 	"github.com/crawld/crawld/internal/planner"
 	"github.com/crawld/crawld/internal/repository"
 	"github.com/crawld/crawld/internal/visit"
@@ -60,10 +59,4 @@ func (a *App) saveRange(start time.Time, fleetRecord, plan []byte) error {
 		row = &repository.PlanRow{Start: start, Plan: plan}
 	}
 	return a.repo.Save(context.Background(), fleetRecord, row, nil)
-}
-
-func (a *App) onRange(s crawler.RangeSummary) {
-	if a.o.OnRange != nil {
-		a.o.OnRange(s)
-	}
 }

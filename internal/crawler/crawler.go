@@ -75,7 +75,7 @@ const maxJump = time.Minute
 type Crawler struct {
 	o       Options
 	p       *planner.Planner // owned by Run's goroutine
-	limit   *rate.Limiter
+	limit   *rate.Limiter    // nil: starts are not paced
 	metrics *metrics
 
 	outcomes chan visit.Outcome
@@ -109,7 +109,7 @@ func New(p *planner.Planner, o Options) *Crawler {
 	if o.Workers <= 0 {
 		o.Workers = 1
 	}
-	c := &Crawler{o: o, p: p, limit: rate.NewLimiter(rate.Inf, 1),
+	c := &Crawler{o: o, p: p,
 		outcomes: make(chan visit.Outcome, o.Slots), solved: make(chan solution, 1),
 		calls: make(chan func(time.Time)), ready: make(chan struct{}),
 		stopped: make(chan struct{}), plans: map[uint64][]byte{}}

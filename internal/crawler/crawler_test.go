@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/crawld/crawld/internal/dpt"
 	"github.com/crawld/crawld/internal/fleet"
@@ -162,20 +163,13 @@ func TestCrawlsStoresAndCounts(t *testing.T) {
 			return p
 		}
 		r := newRig(t, plans(20, cycle), 0)
-		path := r.repo
-		var visits []visit.Outcome
-		stop := time.Hour
-		ready := r.crawler.Ready()
-		go func() {
-			<-ready
-		}()
-		ctx, cancel := context.WithTimeout(context.Background(), stop)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		if err := r.crawler.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		var err error
-		if visits, err = path.Visits("s007", 100); err != nil {
+		visits, err := r.repo.Visits("s007", 100)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if int64(len(visits)) != r.count("s007") || len(visits) < 6 {
@@ -192,7 +186,7 @@ func TestCrawlsStoresAndCounts(t *testing.T) {
 		if described != float64(total) {
 			t.Errorf("crawld_crawls_total{outcome=described} %v, made %d", described, total)
 		}
-		if _, plan, ok, err := path.Plan(); err != nil || !ok || len(plan) == 0 || r.saves.Load() < 6 {
+		if _, plan, ok, err := r.repo.Plan(); err != nil || !ok || len(plan) == 0 || r.saves.Load() < 6 {
 			t.Errorf("plan saved: %v %v, %d saves", ok, err, r.saves.Load())
 		}
 		if err := r.repo.Close(); err != nil {
@@ -249,6 +243,40 @@ func TestSlotsAreBounded(t *testing.T) {
 		}
 		if n := r.metric("crawld_crawls_total", "outcome", "missed"); n < 50 {
 			t.Errorf("%v visits missed, want the ones whose window closed", n)
+		}
+	})
+}
+
+// The pace is one of starts: turns of the loop that start nothing leave it alone.
+func TestPaceCountsStartsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plans(1, func(int) sleepplan.Plan { return sleepplan.AlwaysOn() }), 0)
+		r.crawler.o.Capacity = 1.0 / 60
+		r.crawler.limit = rate.NewLimiter(rate.Limit(r.crawler.o.Capacity), 1)
+		go func() {
+			for r.crawler.Do(context.Background(), func(*planner.Planner, time.Time) {}) == nil {
+				select { // a scrape makes the loop turn
+				case <-time.After(time.Second):
+				case <-r.crawler.stopped:
+				}
+			}
+		}()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		if err := r.crawler.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		visits, err := r.repo.Visits("s000", 100)
+		if err != nil || len(visits) < 12 {
+			t.Errorf("%d visits, %v", len(visits), err)
+		}
+		for _, v := range visits { // minutes apart: a start is always to be had
+			if v.Lateness() > time.Second {
+				t.Errorf("visit of %v started %v late", v.At, v.Lateness())
+			}
+		}
+		if err := r.repo.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

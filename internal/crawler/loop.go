@@ -56,8 +56,8 @@ func (c *Crawler) turn(ctx context.Context) (now, wake time.Time) {
 			wake = now.Add(maxWait) // the next outcome wakes the loop
 			break
 		}
-		if !c.limit.AllowN(read, 1) {
-			wake = now.Add(time.Second / time.Duration(max(1, c.o.Capacity)))
+		if pause := c.pause(read); pause > 0 {
+			wake = now.Add(pause)
 			break
 		}
 		v, ok, next := c.p.Next(now)
@@ -65,9 +65,19 @@ func (c *Crawler) turn(ctx context.Context) (now, wake time.Time) {
 			wake = next
 			break
 		}
-		c.start(ctx, v, now)
+		c.start(ctx, v, read)
 	}
 	return now, wake
+}
+
+// pause is how long the pace asks to wait before the next start. Looking costs
+// nothing: only a visit that starts takes a token.
+func (c *Crawler) pause(read time.Time) time.Duration {
+	if c.limit == nil {
+		return 0
+	}
+	missing := 1 - c.limit.TokensAt(read)
+	return time.Duration(missing / c.o.Capacity * float64(time.Second))
 }
 
 // checkClock compares how far wall clock and monotonic clock have come.
@@ -116,10 +126,14 @@ func (c *Crawler) adopt(s solution) {
 }
 
 // start makes a visit on a goroutine of its own, unless it comes too late.
-func (c *Crawler) start(ctx context.Context, v visit.Visit, now time.Time) {
+func (c *Crawler) start(ctx context.Context, v visit.Visit, read time.Time) {
+	now := read.Round(0).UTC()
 	if !v.Deadline.After(now) {
 		c.settle(planner.Missed(v, now))
 		return
+	}
+	if c.limit != nil {
+		c.limit.AllowN(read, 1)
 	}
 	c.running++
 	c.tally.Attempts++

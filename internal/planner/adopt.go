@@ -53,7 +53,6 @@ func (p *Planner) begin(start time.Time) {
 	p.rec = FleetRecord{Range: start, Version: p.rec.Version, Price: p.rec.Price, Theta: theta,
 		Reserved: min(p.rec.Reserved, theta), End: p.rec.End, Retries: p.rec.Retries,
 		Stretch: p.rec.Stretch, Extra: p.rec.Extra,
-		Polling:  p.par.Polling,
 		Attempts: p.rec.Attempts / 2, Failed: p.rec.Failed / 2}
 	p.solved, p.spent, p.used, p.kept = false, 0, kindCounts{}, p.rec.Reserved
 	for _, s := range p.sensors {
@@ -144,7 +143,7 @@ func (p *Planner) demandFrom(s *sensor, from time.Time) *scheduler.Demand {
 	if gap <= 0 {
 		gap = float64(p.par.length())
 	}
-	d := &scheduler.Demand{Spans: p.par.spans(s.Plan, start, 0, p.par.length()+p.rec.Extra)}
+	d := &scheduler.Demand{Spans: p.par.spans(s.Plan, start, p.par.length()+p.rec.Extra)}
 	p.par.demand(d, a, start, gap)
 	if a.source.After(start) && !a.phantom {
 		d.Backlog, d.Source = 0, int64(a.source.Sub(start)/p.par.Tick)
@@ -173,11 +172,8 @@ func (p *Planner) earliest(s *sensor, now time.Time) time.Time {
 // replan plans one sensor anew, from now to the range's end, at its current
 // price, and lets the budget have the last word.
 func (p *Planner) replan(s *sensor, now time.Time) {
-	p.replanFrom(s, p.earliest(s, now), now)
-}
-
-func (p *Planner) replanFrom(s *sensor, from, now time.Time) {
 	p.replans++
+	from := p.earliest(s, now)
 	if !from.Before(p.end()) {
 		p.setInstants(s, nil)
 		return
@@ -194,23 +190,20 @@ func (p *Planner) replanFrom(s *sensor, from, now time.Time) {
 
 // Replace takes a new fleet: unchanged sensors keep everything, changed ones
 // their history, removed ones leave, new ones start with priors and the fleet's
-// price. The error is of the new fleet's; the old one then stays.
-func (p *Planner) Replace(f *fleet.Fleet, now time.Time) error {
+// price.
+func (p *Planner) Replace(f *fleet.Fleet, now time.Time) {
 	p.roll(now)
 	old := p.sensors
 	oldFleet := p.fleet
 	p.sensors, p.fleet = make([]*sensor, 0, f.Len()), f
-	for i, fs := range f.All() {
+	for _, fs := range f.All() {
 		j, ok := oldFleet.Find(fs.ID)
 		if !ok {
-			if err := p.join(i, fs, nil, now); err != nil {
-				return err
-			}
+			p.join(fs, nil, now)
 			continue
 		}
 		s := old[j]
 		old[j] = nil
-		s.index = i
 		p.sensors = append(p.sensors, s)
 		if !s.Equal(fs) {
 			p.change(s, fs, now)
@@ -231,7 +224,6 @@ func (p *Planner) Replace(f *fleet.Fleet, now time.Time) error {
 	for _, s := range p.sensors {
 		p.schedule(s, now)
 	}
-	return nil
 }
 
 // change gives a sensor its new listing.

@@ -44,7 +44,6 @@ type Planner struct {
 // sensor is the planner's view of one fleet.Sensor.
 type sensor struct {
 	*fleet.Sensor
-	index    int
 	rec      *Record
 	undo     *Record // before the last success, until the next outcome
 	gen      uint32  // counts changes of listed parameters
@@ -100,10 +99,14 @@ func New(f *fleet.Fleet, par Parameters, saved Saved, now time.Time) (*Planner, 
 	if err != nil {
 		return nil, err
 	}
-	for i, s := range f.All() {
-		if err := p.join(i, s, saved.Sensors[s.ID], now); err != nil {
-			return nil, err
+	for _, s := range f.All() {
+		var rec *Record
+		if data := saved.Sensors[s.ID]; len(data) > 0 {
+			if rec, err = decodeRecord(data); err != nil {
+				return nil, fmt.Errorf("sensor %q: %w", s.ID, err)
+			}
 		}
+		p.join(s, rec, now)
 	}
 	p.kept = max(0, p.rec.Reserved-p.used[visit.Poll]-p.used[visit.Probe])
 	p.spendAt = p.nextSpend(now)
@@ -148,15 +151,10 @@ func (p *Planner) restoreFleet(saved Saved, now time.Time) (resumed bool, err er
 	return false, nil
 }
 
-// join adds one sensor, with its saved record if there is one.
-func (p *Planner) join(i int, fs *fleet.Sensor, saved []byte, now time.Time) error {
-	s := &sensor{Sensor: fs, index: i, pos: [4]int{absent, absent, absent, absent}}
-	if len(saved) > 0 {
-		rec, err := decodeRecord(saved)
-		if err != nil {
-			return fmt.Errorf("sensor %q: %w", fs.ID, err)
-		}
-		s.rec = rec
+// join adds one sensor, with its saved record or, if that is nil, with priors.
+func (p *Planner) join(fs *fleet.Sensor, rec *Record, now time.Time) {
+	s := &sensor{Sensor: fs, rec: rec, pos: [4]int{absent, absent, absent, absent}}
+	if rec != nil {
 		rec.notAfter(now)
 		p.configure(rec)
 		s.relist(fs.URI != rec.URI, fs.Rate != rec.Rate.Prior || fs.RateFixed != rec.Rate.Fixed)
@@ -171,7 +169,6 @@ func (p *Planner) join(i int, fs *fleet.Sensor, saved []byte, now time.Time) err
 		p.used[k] += n
 	}
 	p.sensors = append(p.sensors, s)
-	return nil
 }
 
 // configure lets a restored tracker go on with parameters that have changed
@@ -246,7 +243,7 @@ func (p *Planner) legal(s *sensor) bool {
 			return false
 		}
 	}
-	return s.rec.Version > 0 && s.rec.Used+len(s.rec.Instants) <= s.limit()
+	return s.rec.Version == p.rec.Version && s.rec.Used+len(s.rec.Instants) <= s.limit()
 }
 
 // spend counts attempts against the sensor's cap and the budget. A negative

@@ -331,6 +331,32 @@ func TestRestartResumes(t *testing.T) {
 
 func same(a, b any) bool { return string(encodeJSON(a)) == string(encodeJSON(b)) }
 
+// A sensor that was polled when the running range was planned, and has got a
+// sleep plan while the daemon was down, is planned at once.
+func TestRestartWithANewSleepPlan(t *testing.T) {
+	par := parameters()
+	par.PerSensor = 20
+	d := newDriver(t, testFleet(t, sleepplan.AlwaysOn(), sleepplan.Unknown()), par)
+	saved := Saved{Sensors: map[string][]byte{}}
+	for range 6 {
+		v := d.next()
+		saved.Sensors[v.Sensor] = d.tell(v, visit.Described).Encode()
+	}
+	saved.Sensors["s1"] = []byte(strings.Replace(string(saved.Sensors["s1"]), `"since"`,
+		`"version":7,"since"`, 1)) // planned once, in an earlier range
+	d.p.rec.Version = 8
+	saved.Fleet = d.p.FleetRecord()
+	saved.Plan = []byte(fmt.Sprintf(`{"start":%q,"tick":100000000,"version":8,"sensors":[]}`,
+		start.Format(time.RFC3339)))
+	p, err := New(testFleet(t, sleepplan.AlwaysOn(), sleepplan.AlwaysOn()), par, saved, d.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.sensors[1].rec.Instants) == 0 {
+		t.Error("not planned in the running range")
+	}
+}
+
 // A clock that was set back while the daemon was down silences nobody.
 func TestRestartWithAnEarlierClock(t *testing.T) {
 	f := testFleet(t, sleepplan.AlwaysOn(), sleepplan.Unknown())
@@ -399,9 +425,7 @@ func TestReplaceKeepsUnchangedSensors(t *testing.T) {
 	spent := d.p.spent
 	next := testFleet(t, sleepplan.AlwaysOn(), cycle(t, 2*time.Minute, 30*time.Second, 0),
 		sleepplan.Unknown(), sleepplan.AlwaysOn())
-	if err := d.p.Replace(next, d.now); err != nil {
-		t.Fatal(err)
-	}
+	d.p.Replace(next, d.now)
 	if d.p.sensors[0].at != at || d.p.sensors[0].rec.Source != keep.Source || d.p.spent != spent {
 		t.Error("an unchanged sensor lost its state")
 	}
@@ -413,9 +437,7 @@ func TestReplaceKeepsUnchangedSensors(t *testing.T) {
 			t.Errorf("changed plan: still crawled at %v", at)
 		}
 	}
-	if err := d.p.Replace(testFleet(t, sleepplan.AlwaysOn()), d.now); err != nil {
-		t.Fatal(err)
-	}
+	d.p.Replace(testFleet(t, sleepplan.AlwaysOn()), d.now)
 	if d.p.Observe(visit.Outcome{Visit: visit.Visit{Sensor: "s2"}}, d.now) != nil {
 		t.Error("outcome of a sensor that left gives a record")
 	}

@@ -48,7 +48,7 @@ type Plan struct {
 	waits    []float64 // see wait
 }
 
-// SnapshotAt is the fixed instant at which the problem of the next range is
+// snapshotAt is the fixed instant at which the problem of the next range is
 // taken, or of the running range while it has no plan.
 func (p *Planner) snapshotAt() (at, start time.Time) {
 	if !p.solved {
@@ -136,14 +136,13 @@ type Promise struct {
 	ID      string
 	Crawls  []time.Time
 	Latency float64 // seconds summed over its expected events, unweighted
-	Weighed float64 // the same, weighted
 }
 
 // Promises lists the planned sensors in the order of their ids.
 func (pl *Plan) Promises() []Promise {
 	all := make([]Promise, len(pl.asks))
 	for i, a := range pl.asks {
-		all[i] = Promise{ID: a.id, Latency: a.rate * pl.waits[i], Weighed: a.coef * pl.waits[i]}
+		all[i] = Promise{ID: a.id, Latency: a.rate * pl.waits[i]}
 		for _, t := range pl.Solution.Sensors[i].Ticks {
 			at := pl.Start.Add(time.Duration(t) * pl.par.Tick)
 			all[i].Crawls = append(all[i].Crawls, at)
@@ -205,7 +204,7 @@ func (n *Snapshot) problem() (*scheduler.Problem, []float64) {
 	coef := make([]float64, len(n.asks))
 	awake := make([]int64, len(n.asks))
 	for i, a := range n.asks {
-		pr.Demands[i].Spans = n.spans(a.plan, pr.Length)
+		pr.Demands[i].Spans = n.par.spans(a.plan, n.Start, pr.Length)
 		coef[i], awake[i] = a.coef, sleepplan.Mass(pr.Demands[i].Spans, 0, pr.Length)
 	}
 	gaps, mean := scheduler.Gaps(pr.Length, pr.Budget, coef, awake)
@@ -216,7 +215,7 @@ func (n *Snapshot) problem() (*scheduler.Problem, []float64) {
 	for i, a := range n.asks {
 		d := &pr.Demands[i]
 		if pr.Extra > 0 {
-			d.Spans = n.spans(a.plan, pr.Length+pr.Extra)
+			d.Spans = n.par.spans(a.plan, n.Start, pr.Length+pr.Extra)
 		}
 		n.par.demand(d, a, n.Start, gaps[i])
 	}
@@ -225,14 +224,10 @@ func (n *Snapshot) problem() (*scheduler.Problem, []float64) {
 
 // spans are the awake ticks of [start, start+length) with the true ends of the
 // windows that straddle the borders, as far as a guard can reach.
-func (n *Snapshot) spans(plan sleepplan.Plan, length int64) []sleepplan.Span {
-	return n.par.spans(plan, n.Start, 0, length)
-}
-
-func (p Parameters) spans(plan sleepplan.Plan, start time.Time, from, to int64) []sleepplan.Span {
+func (p Parameters) spans(plan sleepplan.Plan, start time.Time, length int64) []sleepplan.Span {
 	pad := 2*p.guardTicks() + 2
-	lo := start.Add(time.Duration(from-pad) * p.Tick)
-	hi := start.Add(time.Duration(to+pad) * p.Tick)
+	lo := start.Add(-time.Duration(pad) * p.Tick)
+	hi := start.Add(time.Duration(length+pad) * p.Tick)
 	return sleepplan.Ticks(nil, plan.Windows(lo, hi), start, p.Tick)
 }
 

@@ -114,7 +114,6 @@ type FleetRecord struct {
 	Expected float64           `json:"expected"` // weighted latency seconds of the plan
 	Wait     float64           `json:"wait"`     // the same without weights
 	Events   float64           `json:"events"`   // events expected in the range
-	Polling  dpt.Params        `json:"polling"`  // that the trackers were made with
 	Attempts float64           `json:"attempts"` // planned attempts lately, halved every range
 	Failed   float64           `json:"failed"`   // of them failed
 }
