@@ -7,7 +7,6 @@ package sim
 import (
 	"container/heap"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -24,7 +23,25 @@ type Sensor struct {
 	Rate   float64        // true events per awake second
 	Loss   float64        // share of datagrams lost in each direction
 
+	// Changes are later true rates, by instant.
+	Changes []RateChange
+	// Events, if not nil, are what it captures, sorted; Rate then draws nothing.
+	Events []time.Time
+	// Out is the share of visits that find it out of reach for their whole length,
+	// whatever its sleep plan says.
+	Out float64
+	// Skew is the standard deviation of its clock: in each awake window it can be
+	// reached that much earlier or later than its plan says. What it captures is
+	// not affected.
+	Skew time.Duration
+
 	Uncounted bool // its events do not enter Result
+}
+
+// RateChange is a true event rate that holds from an instant on.
+type RateChange struct {
+	At   time.Time
+	Rate float64 // events per awake second
 }
 
 // Config is one run.
@@ -37,9 +54,20 @@ type Config struct {
 	Workers    int           // that solve a range; 0 = 1
 	RoundTrip  time.Duration // of an answered visit; 0 = 50 ms
 
+	// Crawled says that every sensor was crawled at Start; otherwise the daemon
+	// has never heard of them.
+	Crawled bool
+
 	// Watch sees every visit as it is issued; nil if nobody looks. It is how an
 	// independent observer checks what the planner promises.
 	Watch func(v visit.Visit, now time.Time)
+	// Outcome sees what became of each visit; nil if nobody looks.
+	Outcome func(o visit.Outcome)
+	// Event sees each counted event when it is crawled, those that never were at
+	// the end; nil if nobody looks.
+	Event func(sensor string, at, seen time.Time)
+	// Planned sees each plan as it is adopted; nil if nobody looks.
+	Planned func(plan *planner.Plan)
 }
 
 // Result sums a run up.
@@ -50,6 +78,15 @@ type Result struct {
 	Unseen   int     // of them not crawled by the end
 	Latency  float64 // seconds summed over Events; the unseen ones wait until the end
 	Status   planner.Status
+
+	// Expected is what Latency is on the average over all events that the true
+	// rates could have made, given the visits that were made: (W) of package
+	// scheduler, integrated over the true sleep plans. It has no noise of events.
+	// Weighted is the same with the listed weights. Both leave out Uncounted
+	// sensors and those whose Events are given.
+	Expected, Weighted float64
+	// Awaited is the expected number of events.
+	Awaited float64
 }
 
 // Mean is the mean latency of an event in seconds, 0 without events.
@@ -60,9 +97,6 @@ func (r Result) Mean() float64 {
 	return r.Latency / float64(r.Events)
 }
 
-// ackTimeout is ACK_TIMEOUT of RFC 7252 section 4.8.
-const ackTimeout = 2 * time.Second
-
 // run is the state of one simulation.
 type run struct {
 	cfg     Config
@@ -72,18 +106,6 @@ type run struct {
 	pending outcomes
 	res     Result
 	end     time.Time
-}
-
-// sensor draws its events lazily: the next one is known, the rest is not.
-type sensor struct {
-	Sensor
-	rng    *rand.Rand // of events: the same whatever the policy does
-	wire   *rand.Rand // of losses and timeouts
-	next   time.Time  // next event; zero: none any more
-	unseen []time.Time
-	seq    int // events up to now
-	served bool
-	sent   int // seq of the description that was last served
 }
 
 // Run simulates from Start for Duration. The error is of the fleet or of the
@@ -108,12 +130,13 @@ func Run(cfg Config) (Result, error) {
 			return Result{}, fmt.Errorf("sim: sensor %d has no id", i)
 		}
 		sn := &sensor{Sensor: s, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(i)+1)),
-			wire: rand.New(rand.NewPCG(cfg.Seed+1, uint64(i)+1))}
+			wire: rand.New(rand.NewPCG(cfg.Seed+1, uint64(i)+1)), given: s.Events,
+			seen: cfg.Start, seed: cfg.Seed ^ uint64(i+1)<<32, served: cfg.Crawled}
 		sn.next = sn.after(cfg.Start, r.end)
 		r.sensors[id] = sn
 		r.order = append(r.order, sn)
 	}
-	if r.p, err = planner.New(f, cfg.Parameters, planner.Saved{}, cfg.Start); err != nil {
+	if r.p, err = planner.New(f, cfg.Parameters, cfg.saved(f), cfg.Start); err != nil {
 		return Result{}, fmt.Errorf("sim: %w", err)
 	}
 	if err := r.loop(); err != nil {
@@ -123,6 +146,20 @@ func Run(cfg Config) (Result, error) {
 	return r.res, nil
 }
 
+// saved is what a daemon would have stored of a fleet that was crawled at Start.
+func (c Config) saved(f *fleet.Fleet) planner.Saved {
+	if !c.Crawled {
+		return planner.Saved{}
+	}
+	saved := planner.Saved{Sensors: map[string][]byte{}}
+	for _, s := range f.All() {
+		rec := planner.Record{URI: s.URI, Since: c.Start, Source: c.Start,
+			Rate: planner.NewRate(s.Rate, s.RateFixed), Planned: s.Rate}
+		saved.Sensors[s.ID] = rec.Encode()
+	}
+	return saved
+}
+
 // loop advances virtual time from one thing that happens to the next.
 func (r *run) loop() error {
 	workers := max(1, r.cfg.Workers)
@@ -130,10 +167,13 @@ func (r *run) loop() error {
 		for len(r.pending) > 0 && !r.pending[0].Ended.After(now) {
 			r.observe(heap.Pop(&r.pending).(visit.Outcome), now)
 		}
-		if snap, ok := r.p.Problem(now); ok {
+		if snap, ok := r.p.Problem(now); ok && snap.Start.Before(r.end) {
 			plan, err := snap.Solve(workers)
 			if err != nil {
 				return err
+			}
+			if r.cfg.Planned != nil {
+				r.cfg.Planned(plan)
 			}
 			r.p.Adopt(plan, now)
 		}
@@ -164,93 +204,10 @@ func (r *run) visit(v visit.Visit, now time.Time) {
 
 func (r *run) observe(o visit.Outcome, now time.Time) {
 	r.res.Visits[o.Result]++
+	if r.cfg.Outcome != nil {
+		r.cfg.Outcome(o)
+	}
 	r.p.Observe(o, now)
-}
-
-// answer is what becomes of a visit that starts now: the exchange of RFC 7252
-// section 4.2, each try lost or heard, each wait twice as long as the one before.
-func (s *sensor) answer(v visit.Visit, now time.Time, r *run) visit.Outcome {
-	o := visit.Outcome{Visit: v, Result: visit.Asleep, Reason: "timeout", Started: now}
-	wait := v.AckTimeout
-	if wait == 0 {
-		wait = ackTimeout
-	}
-	wait += time.Duration(s.wire.Float64() * float64(wait) / 2)
-	at := now
-	for try := 0; try <= v.Retrans && at.Before(v.Deadline); try++ {
-		o.DatagramsSent++
-		o.Retransmissions = try
-		if s.Plan.Awake(at) && s.wire.Float64() < (1-s.Loss)*(1-s.Loss) {
-			return s.describe(o, at, r)
-		}
-		at = at.Add(wait)
-		wait *= 2
-	}
-	if o.Ended = at; v.NON || at.After(v.Deadline) {
-		o.Ended = v.Deadline
-	}
-	return o
-}
-
-// describe is the answer of a sensor that was reached at the given instant.
-func (s *sensor) describe(o visit.Outcome, at time.Time, r *run) visit.Outcome {
-	s.advance(at, r)
-	o.Contact, o.DatagramsReceived, o.Ended = true, 1, at.Add(r.cfg.RoundTrip)
-	o.Result, o.Reason = visit.Unchanged, ""
-	if !s.served || s.sent != s.seq {
-		o.Result = visit.Described
-	}
-	s.served, s.sent = true, s.seq
-	o.Hash = fmt.Sprintf("%064x", s.seq)
-	s.settle(at, r)
-	s.unseen = s.unseen[:0]
-	return o
-}
-
-// advance captures the events up to now.
-func (s *sensor) advance(now time.Time, r *run) {
-	for !s.next.IsZero() && !s.next.After(now) {
-		s.unseen = append(s.unseen, s.next)
-		s.seq++
-		if !s.Uncounted {
-			r.res.Events++
-		}
-		s.next = s.after(s.next, r.end)
-	}
-}
-
-// settle adds up what the unseen events have waited by now.
-func (s *sensor) settle(now time.Time, r *run) {
-	if s.Uncounted {
-		return
-	}
-	for _, at := range s.unseen {
-		r.res.Latency += now.Sub(at).Seconds()
-	}
-}
-
-// after draws the first event after t: an exponential amount of awake time on.
-func (s *sensor) after(t, end time.Time) time.Time {
-	if s.Rate <= 0 {
-		return time.Time{}
-	}
-	left := time.Duration(math.Min(s.rng.ExpFloat64()/s.Rate*1e9, math.MaxInt64/4))
-	for t.Before(end) {
-		w, ok := s.Plan.NextWindow(t)
-		if !ok || !w.Start.Before(end) {
-			break
-		}
-		from := t
-		if w.Start.After(from) {
-			from = w.Start
-		}
-		if w.End.Sub(from) > left {
-			return from.Add(left)
-		}
-		left -= w.End.Sub(from)
-		t = w.End
-	}
-	return time.Time{}
 }
 
 // finish lets what was not seen wait until the end.
@@ -258,6 +215,7 @@ func (r *run) finish() {
 	for _, s := range r.order {
 		s.advance(r.end, r)
 		s.settle(r.end, r)
+		s.pay(r.end, r)
 		if !s.Uncounted {
 			r.res.Unseen += len(s.unseen)
 		}
