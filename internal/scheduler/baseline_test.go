@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -21,7 +22,11 @@ func TestBaselines(t *testing.T) {
 		for _, b := range []struct {
 			name  string
 			solve Algorithm
-		}{{"random", RandomCrawl}, {"even", Even}, {"snapped", EvenSnapped}, {"one price", OnePrice}} {
+		}{{"random", RandomCrawl}, {"even", Even}, {"snapped", EvenSnapped}, {"one price", OnePrice},
+			{"greedy", FastGreedy}, {"half greedy", HalfGreedy}} {
+			if strings.HasSuffix(b.name, "greedy") && p.End == Lookahead && p.Price == 0 {
+				continue // its price is the last marginal, not that of the look-ahead
+			}
 			got, err := b.solve(p, rng)
 			if err != nil {
 				t.Fatal(err)

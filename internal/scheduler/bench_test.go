@@ -103,3 +103,83 @@ func BenchmarkPlan(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAllocate compares what it takes to share the budget out: curves, arrangement
+// and plans. Pairwise looks at all pairs for each exchange, and both their number and that
+// of the exchanges grow with the fleet: a thousand times the work for ten times the
+// sensors, so it stops at 1000.
+func BenchmarkAllocate(b *testing.B) {
+	sizes := []int{10, 100, 1e3, 1e4}
+	if os.Getenv("CRAWLD_CI") != "" {
+		sizes = append(sizes, 1e5)
+	}
+	for _, c := range []struct {
+		name  string
+		solve Algorithm
+		most  int
+	}{{"oneprice", OnePrice, 1e5}, {"fox", FoxGreedy, 1e5}, {"pairwise", Pairwise, 1e3}} {
+		for _, n := range sizes {
+			if n > c.most {
+				continue
+			}
+			b.Run(fmt.Sprintf("%s/sensors=%d", c.name, n), func(b *testing.B) {
+				p := benchProblem(n, rand.New(rand.NewPCG(1, uint64(n))))
+				var sol *Solution
+				for b.Loop() {
+					var err error
+					if sol, err = c.solve(p, nil); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(sol.Work)/float64(n), "work/sensor")
+				b.ReportMetric(float64(sol.Iterations), "exchanges")
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(n), "us/sensor")
+			})
+		}
+	}
+}
+
+// paperScale is a fleet of the size that the EasiCrawl paper's evaluation has: 10 sensors,
+// 500 time units, a step of one, 100 crawls, the last instant always crawled.
+func paperScale() *Problem {
+	p := family(seeded(1), 10, 500, [2]int32{5, 20}, [2]int32{5, 20})
+	p.End, p.Candidates, p.Budget = Fixed, Grid, 100
+	return p
+}
+
+// BenchmarkPaperScale compares the paper's Algorithms 1 and 2 as they are written, which
+// plan two sensors anew for each pair; the same with each sensor's table made once; and
+// one price. All end at the same value. The ratios need all three in one run.
+func BenchmarkPaperScale(b *testing.B) {
+	p := paperScale()
+	want, err := OnePrice(p, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var base float64
+	for _, c := range []struct {
+		name  string
+		solve Algorithm
+	}{{"oneprice", OnePrice}, {"memoised", flatPairwise}, {"paper", literal}} {
+		b.Run(c.name, func(b *testing.B) {
+			var sol *Solution
+			for b.Loop() {
+				if sol, err = c.solve(p, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if math.Abs(sol.Objective-want.Objective) > 1e-9*want.Objective {
+				b.Fatalf("objective %v, want %v", sol.Objective, want.Objective)
+			}
+			each := float64(b.Elapsed()) / float64(b.N)
+			if c.name == "oneprice" {
+				base = each
+			}
+			if base > 0 {
+				b.ReportMetric(each/base, "x-oneprice")
+			}
+			b.ReportMetric(float64(sol.Work), "work")
+			b.ReportMetric(float64(sol.Iterations), "exchanges")
+		})
+	}
+}

@@ -61,6 +61,7 @@ type graph struct {
 	after   int64 // if forced, what waits from the sink to the range's end
 	end     node  // the range's end
 	origin  int64
+	work    int64 // see Solution.Work
 
 	back         []link  // PENAL's ways to the nodes
 	firsts       []int32 // the first nodes that it reached with 0, 1, 2.. crawls
@@ -152,7 +153,7 @@ func (g *graph) build(p *Problem, d *Demand, price float64, forced bool) {
 	g.whole = cost(g.nodes[0], sink)
 	g.price = 0
 	if r.ahead {
-		g.price = min(odd(price, p.unit(d))-1, g.whole)
+		g.price = min(odd(price, p.stake(d))-1, g.whole)
 	}
 	g.wide = r.sink-g.origin+d.Backlog > fastTicks
 	// Scratch grows by doubling and is kept, so probing allocates nothing.

@@ -113,7 +113,7 @@ func (s *solver) firstOffers(adding bool, bound float64) []offer {
 		if d == pinned || d == 0 && (adding || s.state[i].n == 0) {
 			continue
 		}
-		value := float64(d) * s.p.unit(&s.p.Demands[i])
+		value := float64(d) * s.p.stake(&s.p.Demands[i])
 		if within(value, bound, adding) {
 			list = append(list, offer{value, d, int32(i), 1})
 		}
@@ -142,7 +142,7 @@ func (s *solver) listOffers(first []offer, bound float64, adding bool) ([]offer,
 // room than the curve has crawls.
 func (s *solver) listSensor(w *worker, o offer, bound float64, adding bool) []offer {
 	d := &s.p.Demands[o.sensor]
-	u := s.p.unit(d)
+	u := s.p.stake(d)
 	w.build(s.p, d, s.ahead, s.p.forces(d))
 	here := point{int(s.state[o.sensor].n), s.state[o.sensor].e}
 	if w.forced {

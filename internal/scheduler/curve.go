@@ -21,6 +21,7 @@ func (g *graph) neighbours(path []int32, n int) (fewer, more int64) {
 // the nodes that it reached with i crawls need no search in layer i: of both
 // neighbours' layers together these are half.
 func (g *graph) layered(bounds []int32) int64 {
+	g.work += int64(len(g.nodes) - 1)
 	h, next := &g.front, &g.spare
 	h.reset(0, g.nodes[len(g.nodes)-1].x, g.wide)
 	h.push(line{})

@@ -26,13 +26,23 @@
 //
 //   - T1, Monge. For s1<=s2<=t1<=t2, w(s1,t2)+w(s2,t1) >= w(s1,t1)+w(s2,t2),
 //     for every sleep plan, on every subset of instants, and with prices on
-//     instants.
-//   - T2, convexity. Two optimal plans with k1 and k2 crawls can be spliced into
-//     two with k1+1 and k2-1 crawls that cost no more together (Aggarwal,
-//     Schieber, Tokuyama 1994). So the least cost e(n) of n crawls is convex,
-//     for every sleep plan; the EasiCrawl paper had to conjecture it. By the
-//     same swap an optimal plan of n-1 or n+1 crawls interleaves with any
-//     optimal plan of n.
+//     instants. More generally let w(s,t) = Int_s^t a(u) g(t-u) du, where g(v), what
+//     an event of age v costs, does not fall. Only what was captured between s1
+//     and s2 waits differently on the two sides: the left one is larger by
+//     Int_{s1}^{s2} a(u) [g(t2-u) - g(t1-u)] du >= 0. Latency has g(v) = c v;
+//     equation (5) has its own derivative, which rises because (5) is convex.
+//   - T2, convexity. The least cost e(n) of n crawls is convex, for every sleep
+//     plan; the EasiCrawl paper had to conjecture it. Take optimal plans P of n-1
+//     crawls and Q of n+1. Index 0 is the source in both, and P_n is what follows
+//     P's last crawl, a look-ahead crawl or the sink. Let i be the first index with
+//     Q_{i+2} <= P_{i+1}; n-1 is one, since a crawl that counts comes before what
+//     follows P's last. Then P_i <= Q_{i+1} as well, or i-1 would have come first.
+//     So the link Q_{i+1} Q_{i+2} lies within P_i P_{i+1}. Cross them: Q up to
+//     Q_{i+1} and P from P_{i+1}, and P up to P_i and Q from Q_{i+2}, have n crawls
+//     each and by T1 cost no more together. Hence 2 e(n) <= e(n-1) + e(n+1).
+//     The same swap makes of k1 and k2 crawls any k and k1+k2-k between them
+//     (Aggarwal, Schieber, Tokuyama 1994), and an optimal plan of n-1 or n+1
+//     crawls interleaves with any optimal plan of n.
 //   - T3, one arrangement. A separable convex sum under a budget and caps is
 //     least where the theta largest marginals e(n-1)-e(n) are taken (Fox 1966),
 //     and where no exchange of one crawl for another gains.

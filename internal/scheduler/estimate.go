@@ -188,7 +188,7 @@ func (s *solver) count(sub subset, price float64) float64 {
 		d := &s.p.Demands[sub.sensors[k]]
 		w.build(s.p, d, s.ahead, s.p.forces(d))
 		w.probes++
-		n := min(w.penal(odd(price, s.p.unit(d))).n, w.most(d))
+		n := min(w.penal(odd(price, s.p.stake(d))).n, w.most(d))
 		if w.forced {
 			n++
 		}

@@ -1,5 +1,45 @@
 package scheduler
 
+// exactMethod plans one sensor by chords: its curve piece by piece, its plans by
+// EXACT_N.
+var exactMethod = method{curve: exactCurve, instants: exactInstants}
+
+// exactCurve lists the straight pieces of the whole curve, from no crawl but a forced
+// one to a crawl at every candidate.
+func exactCurve(w *worker, p *Problem, d *Demand, ahead float64, most int) (curve, error) {
+	w.build(p, d, ahead, p.forces(d))
+	var c curve
+	if w.forced {
+		c.least = 1
+	}
+	w.probes++
+	none := w.penal(w.whole | 1)
+	u := p.unit(d)
+	for _, e := range w.edges(nil, none, w.every(), &w.probes) {
+		for range min(e.count, most-c.least-len(c.gains)) {
+			c.gains = append(c.gains, float64(e.d)*u)
+		}
+	}
+	return c, nil
+}
+
+// exactInstants begins at the price at which a sensor that is always awake would make
+// n crawls.
+func exactInstants(w *worker, p *Problem, d *Demand, ahead float64, n int) []int32 {
+	w.build(p, d, ahead, p.forces(d))
+	inner := n
+	if w.forced {
+		inner--
+	}
+	path, _ := w.exact(inner, w.whole/int64(n+1)/int64(n+1)|1, &w.probes)
+	w.place(p, d, path, inner)
+	ticks := w.keep(n)
+	for k := range ticks {
+		ticks[k] = int32(w.placed[k].x/4 + w.origin)
+	}
+	return ticks
+}
+
 // exact finds an optimal plan of exactly n counted crawls (n >= 0, at most
 // counted) and its cost: EXACT_N. hint is an odd multiplier to begin with. The
 // path is valid until the next use of the graph.
@@ -51,6 +91,7 @@ func (g *graph) exact(n int, hint int64, probes *int) ([]int32, int64) {
 // every puts the path of a crawl at every candidate into paths[1]: the right end
 // of the curve, where marginals may be 0 and no positive price leads.
 func (g *graph) every() point {
+	g.work += int64(g.counted)
 	path := g.paths[1][:0]
 	var e int64
 	for j := range g.counted + 1 {

@@ -124,6 +124,19 @@ func (p *Problem) unit(d *Demand) float64 {
 	return d.Coef * s * s / 4
 }
 
+// stake is what an attempt may expect to save where one that succeeds saves a U:
+// attempts compete for the budget, and of a sensor that often fails to answer
+// each is worth less.
+func (p *Problem) stake(d *Demand) float64 { return p.unit(d) * d.yield() }
+
+// yield is the share of attempts that succeed.
+func (d *Demand) yield() float64 {
+	if d.Yield == 0 {
+		return 1
+	}
+	return d.Yield
+}
+
 // odd is a price in U made odd, so that it never equals a marginal (T5). A
 // marginal above price is at least odd+1, one at or below it at most odd-1.
 func odd(price, unit float64) int64 {
@@ -159,6 +172,7 @@ func (g *graph) penal(mult int64) point {
 	mult = max(1, min(mult, g.whole|1)) // same optimum, no overflow
 	h := &g.front
 	last := len(g.nodes) - 1
+	g.work += int64(last)
 	sink := g.nodes[last]
 	h.reset(0, sink.x, g.wide)
 	h.push(line{})

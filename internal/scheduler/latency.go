@@ -80,13 +80,14 @@ func (s *Solution) Plan() CrawlPlan {
 			if !awake(d.Spans, c.Tick) {
 				continue
 			}
-			prev := d.Source
-			for j := k - 1; j >= first && prev == d.Source; j-- {
+			seen := d.mass(d.Source, c.Tick)
+			for j := k - 1; j >= first; j-- {
 				if awake(d.Spans, plan[j].Tick) {
-					prev = plan[j].Tick
+					seen = sleepplan.Mass(d.Spans, max(plan[j].Tick, d.Source), c.Tick)
+					break
 				}
 			}
-			c.Value = d.Coef * tick * tick * float64(next-c.Tick) * float64(d.mass(prev, c.Tick))
+			c.Value = d.Coef * tick * tick * float64(next-c.Tick) * float64(seen)
 			next = c.Tick
 		}
 	}
@@ -100,6 +101,13 @@ func (s *Solution) Plan() CrawlPlan {
 // would: the wait, and the objective in U with the cheapest look-ahead at the price.
 func (w *worker) judge(p *Problem, d *Demand, ticks []int32, ahead float64) (int64, SensorPlan) {
 	w.build(p, d, ahead, false)
+	return w.appraise(p, ticks, w.locate(p, d, ticks))
+}
+
+// locate places instants on the graph as place does those of a path, and returns
+// the cheapest way on from the last of them. Instants of a sleeping sensor are left
+// out.
+func (w *worker) locate(p *Problem, d *Demand, ticks []int32) (rest []int32) {
 	w.placed = w.placed[:0]
 	k, last := 0, w.nodes[0]
 	for _, t := range ticks {
@@ -107,12 +115,22 @@ func (w *worker) judge(p *Problem, d *Demand, ticks []int32, ahead float64) (int
 		for k < len(w.windows) && w.windows[k].end <= at {
 			k++
 		}
-		if k < len(w.windows) && w.windows[k].start <= at {
-			last = w.windows[k].at(at)
-			w.placed = append(w.placed, placed{node: last})
+		if k == len(w.windows) || w.windows[k].start > at {
+			continue
 		}
+		in := &w.windows[k]
+		last = in.at(at)
+		w.placed = append(w.placed, placed{
+			node: last, home: int32(k), lo: max(in.start, d.From-w.origin),
+			hi: min(in.last, p.Length-1-w.origin),
+		})
 	}
-	_, rest := w.tail(last)
+	_, rest = w.tail(last)
+	return rest
+}
+
+// appraise is what the placed instants cost when rest follows them.
+func (w *worker) appraise(p *Problem, ticks []int32, rest []int32) (int64, SensorPlan) {
 	objective, wait := w.bill(rest)
 	s := p.Tick.Seconds()
 	return objective, SensorPlan{

@@ -20,12 +20,18 @@ func OnePrice(p *Problem, _ *rand.Rand) (*Solution, error) { return Solve(p, 1) 
 // any number of workers. In the first range, without a price, the look-ahead is
 // priced by a solution whose sink stands half a gap after the range.
 //
+// Under the Paper objective it is DivideAndConquer's solution instead, with what
+// else a plan needs, see solvePaper: hulls need lines.
+//
 // It returns ErrProblem, wrapped with the sensor and what is wrong with it, or
 // ErrBudget.
 func Solve(p *Problem, workers int) (*Solution, error) {
 	s, err := newSolver(p, workers)
 	if err != nil {
 		return nil, err
+	}
+	if p.Objective == Paper {
+		return s.solvePaper()
 	}
 	s.solve(p.Price)
 	if p.End == Lookahead && p.Price == 0 {
@@ -144,7 +150,7 @@ func (s *solver) solve(ahead float64) {
 func (s *solver) settleAll(price float64) int {
 	var sum atomic.Int64
 	s.each(len(s.state), func(w *worker, i int) {
-		s.settle(w, i, odd(price*(1+nudge), s.p.unit(&s.p.Demands[i])), -1)
+		s.settle(w, i, odd(price*(1+nudge), s.p.stake(&s.p.Demands[i])), -1)
 		sum.Add(int64(s.state[i].n))
 	})
 	return int(sum.Load())
@@ -167,7 +173,7 @@ func (s *solver) setMults() {
 		st := &s.state[i]
 		switch {
 		case st.lose == pinned || st.n == 0:
-			s.plans[i].Mult = max(odd(price, s.p.unit(&s.p.Demands[i])), st.gain+1)
+			s.plans[i].Mult = max(odd(price, s.p.stake(&s.p.Demands[i])), st.gain+1)
 		default:
 			s.plans[i].Mult = max(1, st.lose-1)
 		}
@@ -182,6 +188,7 @@ func (s *solver) solution() *Solution {
 	}
 	for _, w := range s.workers {
 		sol.Probes += w.probes
+		sol.Work += w.work
 	}
 	s.total(sol)
 	return sol

@@ -212,3 +212,22 @@ func TestPlanValuesWhatADroppedCrawlLoses(t *testing.T) {
 		}
 	}
 }
+
+// A backlog is collected once: by the first crawl, be it at the source's own tick.
+func TestBacklogIsWorthSomethingOnce(t *testing.T) {
+	p := &Problem{Tick: time.Second, Length: 100, End: Carry, Candidates: Grid, Step: 1, Budget: 2,
+		Demands: []Demand{{Coef: 1, Cap: -1, Backlog: 5000, Spans: []sleepplan.Span{{Start: 0, End: 90}}}}}
+	sol, err := Solve(p, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := sol.Plan()
+	if len(plan) != 2 || plan[0].Tick != 0 {
+		t.Fatalf("plan %v, want a crawl at tick 0 and one later", plan)
+	}
+	second := plan[1].Tick
+	want := []float64{5000 * float64(second), float64(second * (100 - second))}
+	if plan[0].Value != want[0] || plan[1].Value != want[1] {
+		t.Errorf("values %v and %v, want %v", plan[0].Value, plan[1].Value, want)
+	}
+}

@@ -99,11 +99,48 @@ func parseRule(kind string, names []string, text string) (uint8, error) {
 	return 0, fmt.Errorf("scheduler: unknown %s %q, use one of %q", kind, text, names)
 }
 
+// Objective says what a crawl is taken to cost when a plan is made. What a
+// Solution reports is always the exact cost (W).
+type Objective uint8
+
+// The objectives.
+const (
+	// Exact is (W), the expected latency of a Poisson process.
+	Exact Objective = iota
+	// Paper is equation (5) of the EasiCrawl paper, applied to sleeping sensors by
+	// its equations (6) and (8) as they are meant. It serves comparison only, and
+	// needs Demand.Rate.
+	Paper
+)
+
+var objectiveNames = [...]string{"exact", "paper"}
+
+// String is the objective's name in configuration files.
+func (o Objective) String() string { return ruleName("Objective", objectiveNames[:], uint8(o)) }
+
+// MarshalText writes the objective's name.
+func (o Objective) MarshalText() ([]byte, error) {
+	return marshalRule("objective", objectiveNames[:], uint8(o))
+}
+
+// UnmarshalText reads "exact" or "paper".
+func (o *Objective) UnmarshalText(text []byte) error {
+	v, err := parseRule("objective", objectiveNames[:], string(text))
+	*o = Objective(v)
+	return err
+}
+
 // Demand is what one sensor asks of a range. Ticks count from the range's start.
 type Demand struct {
 	// Coef is c = omega lambda, weighted events per awake second, >= 0. A sensor
 	// with 0 is never crawled.
 	Coef float64
+	// Rate is lambda, events per awake second. Only the Paper objective reads it:
+	// there it must be > 0 where Coef is.
+	Rate float64
+	// Yield is the share of attempts that succeed, in (0, 1]; 0 stands for 1. An
+	// attempt at this sensor then costs mu / Yield per success.
+	Yield float64
 	// Cap is gamma, the most crawls in the range; negative means none is set.
 	Cap int
 	// Spans are the awake windows, sorted and disjoint, up to the known horizon.
@@ -139,6 +176,7 @@ type Problem struct {
 	Length     int64         // T in ticks, >= 1
 	Extra      int64         // look-ahead in ticks, see Extra; used under Lookahead only
 	End        EndRule
+	Objective  Objective
 	Candidates CandidateRule
 	Step       int64   // step of Grid in ticks, >= 1 there
 	Budget     int     // theta, most crawls of the range, >= 0
@@ -168,8 +206,8 @@ type SensorPlan struct {
 	// PENAL at Mult returns this plan, or its upper neighbour of equal value.
 	Mult int64
 	// Lose is the marginal value of the last crawl and Gain that of one more, on
-	// the candidate set, in weighted latency seconds; 0 where there is none. A
-	// capped sensor has no Gain.
+	// the candidate set, in weighted latency seconds times Yield; 0 where there is
+	// none. A capped sensor has no Gain.
 	Lose, Gain float64
 	// Wait is the expected latency per unit of event rate in square seconds:
 	// (W)/c over [Source, Length], what no crawl has seen being paid up to Length.
@@ -180,7 +218,7 @@ type SensorPlan struct {
 
 // Solution is an arrangement with its crawl plans.
 type Solution struct {
-	// Price is the marginal value of the best crawl that was not made, in
+	// Price is the marginal value per attempt of the best crawl that was not made, in
 	// weighted latency seconds; 0 where the budget does not bind.
 	Price       float64
 	Arrangement Arrangement
@@ -197,6 +235,11 @@ type Solution struct {
 	SpillLoss float64
 	// Probes counts passes over one sensor's candidates.
 	Probes int
+	// Work counts evaluations of one candidate or, where an algorithm looks at
+	// pairs, of one pair: a measure of effort that no machine changes.
+	Work int64
+	// Iterations counts the exchanges that Pairwise made.
+	Iterations int
 
 	problem *Problem
 }

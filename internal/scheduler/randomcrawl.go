@@ -26,10 +26,7 @@ func baseline(p *Problem, choose func(d *Demand, n int) []int32) (*Solution, err
 	if err != nil {
 		return nil, err
 	}
-	if s.ahead = p.Price; p.End == Lookahead && p.Price == 0 {
-		s.solve(0)
-		s.ahead = s.price()
-	}
+	s.priceAhead()
 	w := s.workers[0]
 	for i, n := range s.proportional() {
 		d := &p.Demands[i]
@@ -64,22 +61,28 @@ func (s *solver) proportional() []int {
 			rest--
 		}
 	}
-	for rest > 0 {
-		given := s.share(counts, room, rest)
-		if given == 0 {
-			break
-		}
-		rest -= given
-	}
+	apportion(s.weights, counts, room, rest)
 	return counts
 }
 
-// share gives out up to rest crawls by weight to sensors with room, and returns
-// how many it gave: less than rest where a sensor's room was smaller than its
-// share, 0 where there is no room left.
-func (s *solver) share(counts, room []int, rest int) (given int) {
+// apportion gives out rest crawls by the squares of the weights, as far as there is
+// room.
+func apportion(weights []float64, counts, room []int, rest int) {
+	for rest > 0 {
+		given := apportionOnce(weights, counts, room, rest)
+		if given == 0 {
+			return
+		}
+		rest -= given
+	}
+}
+
+// apportionOnce gives out up to rest crawls to sensors with room, and returns how
+// many it gave: less than rest where a sensor's room was smaller than its share, 0
+// where there is no room left.
+func apportionOnce(weights []float64, counts, room []int, rest int) (given int) {
 	var total float64
-	for i, weight := range s.weights {
+	for i, weight := range weights {
 		if counts[i] < room[i] {
 			total += weight * weight
 		}
@@ -92,7 +95,7 @@ func (s *solver) share(counts, room []int, rest int) (given int) {
 		sensor int
 	}
 	var parts []remainder
-	for i, weight := range s.weights {
+	for i, weight := range weights {
 		if counts[i] >= room[i] {
 			continue
 		}

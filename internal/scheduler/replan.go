@@ -27,13 +27,17 @@ func Count(p *Problem, d *Demand, n int) (SensorPlan, error) {
 		return SensorPlan{}, err
 	}
 	st, plan := w.plan(p, d, p.Price, 1, n)
-	switch {
-	case st.n > 0 && st.lose != pinned:
-		plan.Mult = max(1, st.lose-1)
-	default:
-		plan.Mult = st.gain + 1
-	}
+	plan.Mult = st.mult()
 	return plan, nil
+}
+
+// mult is an odd price at which a sensor stays where it is: just under its last
+// marginal or, where it has none to lose, just above the next.
+func (st state) mult() int64 {
+	if st.n > 0 && st.lose != pinned {
+		return max(1, st.lose-1)
+	}
+	return st.gain + 1
 }
 
 // alone checks a sensor that is planned outside a fleet.

@@ -18,8 +18,14 @@ const pinned = math.MaxInt64
 type worker struct {
 	graph
 	probes int
+	work   int64   // see Solution.Work
 	arena  []int32 // room for instants, cut off its front
 	block  int     // how many instants to allocate at least
+
+	exacts  tables[int64]
+	paper   tables[float64]
+	penalty penalty
+	spread  []int32
 }
 
 // settle plans sensor i at an odd multiplier, or for exactly want crawls if that
@@ -63,7 +69,7 @@ func (w *worker) plan(p *Problem, d *Demand, ahead float64, mult int64, want int
 		w.marginals(&st, path, n, most)
 	}
 	w.finish(p, d, path, n, &st, &pl)
-	u := p.unit(d)
+	u := p.stake(d)
 	lose := st.lose
 	if lose == pinned { // the rule keeps it, but it has a value: that of no crawl at all
 		lose = cost(g.nodes[0], g.end) - st.e - g.after

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/crawld/crawld/internal/sleepplan"
 )
 
 // start is one planned crawl on its way back through the slots.
@@ -100,11 +102,12 @@ func (sp *spill) harm(c start) float64 {
 			break
 		}
 	}
-	prev := d.Source
+	seen := d.mass(d.Source, c.tick)
 	if c.index > 0 { // crawls before this one have not been moved yet or merely back
-		prev = int64(plan.Ticks[c.index-1])
+		prev := int64(plan.Ticks[c.index-1])
+		seen = sleepplan.Mass(d.Spans, max(prev, d.Source), c.tick)
 	}
-	return d.Coef * float64(next-c.tick-d.mass(prev, c.tick))
+	return d.Coef * float64(next-c.tick-seen)
 }
 
 // move puts a crawl into an earlier slot or drops it. That slot may be full as well;

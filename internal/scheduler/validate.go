@@ -11,6 +11,10 @@ import (
 // 2^57 and so within an int64; products are compared in 128 bits.
 const MaxTicks = 1 << 27
 
+// maxUnit bounds what one U of a sensor may weigh. A U is below 2^60, so that values of
+// whole fleets, and the square of their root's sum, stay finite.
+const maxUnit = 1e250
+
 // ErrBudget is wrapped when, under the Fixed rule, the budget is below the number
 // of sensors that have to be crawled.
 var ErrBudget = errors.New("scheduler: the budget is below the number of awake sensors")
@@ -28,6 +32,8 @@ func (p *Problem) validate() error {
 		fault = fmt.Sprintf("length of %d ticks must be in 1..%d", p.Length, MaxTicks)
 	case p.End > Fixed:
 		fault = fmt.Sprintf("no end rule has number %d", p.End)
+	case p.Objective > Paper:
+		fault = fmt.Sprintf("no objective has number %d", p.Objective)
 	case p.Candidates > Grid:
 		fault = fmt.Sprintf("no candidate rule has number %d", p.Candidates)
 	case p.End == Lookahead && (p.Extra < 0 || p.Extra > MaxTicks):
@@ -52,6 +58,13 @@ func (p *Problem) check(d *Demand) error {
 	switch {
 	case !(d.Coef >= 0) || math.IsInf(d.Coef, 1):
 		return fmt.Errorf("coefficient %v must be finite and not negative", d.Coef)
+	case !(d.Yield >= 0 && d.Yield <= 1):
+		return fmt.Errorf("yield %v must be in (0, 1], or 0 for 1", d.Yield)
+	case p.unit(d) > maxUnit:
+		return fmt.Errorf("coefficient %v is too large for ticks of %v: latencies would overflow",
+			d.Coef, p.Tick)
+	case p.Objective == Paper && d.Coef > 0 && (!(d.Rate > 0) || math.IsInf(d.Rate, 1)):
+		return fmt.Errorf("rate %v must be finite and positive under the paper objective", d.Rate)
 	case d.From < 0:
 		return fmt.Errorf("first legal tick %d must not be negative", d.From)
 	case d.Source > d.From:
