@@ -85,7 +85,7 @@ func TestPagesHoldHostileText(t *testing.T) {
 		}
 	}
 	check()
-	d.run(7 * time.Minute)
+	d.run(5 * time.Minute)
 	check()
 	w := d.request("GET", "/sensors?id=50%25", "@").Body.String()
 	for _, part := range []string{"&lt;script&gt;alert(3)", "javascript:alert(4)", `\u{202e}txt.exe`,

@@ -15,6 +15,10 @@ func (p *Planner) Adopt(plan *Plan, now time.Time) {
 	if plan.Start.Before(p.rec.Range) || plan.par.Range != p.par.Range {
 		return
 	}
+	if !plan.rest.IsZero() {
+		p.mend(plan, now)
+		return
+	}
 	p.pending = plan
 	p.roll(now)
 	if p.pending != nil && p.pending.Start.Equal(p.rec.Range) {
@@ -55,6 +59,7 @@ func (p *Planner) begin(start time.Time) {
 		Stretch: p.rec.Stretch, Extra: p.rec.Extra,
 		Attempts: p.rec.Attempts / 2, Failed: p.rec.Failed / 2}
 	p.solved, p.spent, p.used, p.kept = false, 0, kindCounts{}, p.rec.Reserved
+	p.mending = false
 	for _, s := range p.sensors {
 		p.setInstants(s, nil)
 		s.rec.Range, s.rec.Used, s.rec.Kinds, s.rec.Retry = start, 0, kindCounts{}, false
@@ -76,6 +81,7 @@ func (p *Planner) takeOver(now time.Time) {
 	p.rec.Attempts, p.rec.Failed = attempts, failed
 	p.solved, p.kept = true, max(0, p.rec.Reserved-p.used[visit.Poll]-p.used[visit.Probe])
 	p.spendAt = p.nextSpend(now)
+	p.drift = drift{since: now}
 	for i, a := range plan.asks {
 		j, ok := p.fleet.Find(a.id)
 		if !ok {
@@ -85,6 +91,8 @@ func (p *Planner) takeOver(now time.Time) {
 		sp := plan.Solution.Sensors[i]
 		s.rec.Mult, s.rec.Lose, s.rec.Gain, s.rec.Gap = sp.Mult, sp.Lose, sp.Gain, plan.gaps[i]
 		s.rec.Version, s.rec.Planned, s.rec.Retry = p.rec.Version, a.rate, false
+		s.rec.PlanGuard = a.guard
+		p.settled(s, a.rate, a.coef*plan.waits[i])
 		if s.polled(now) {
 			p.setInstants(s, nil)
 			continue
@@ -134,20 +142,13 @@ func (p *Planner) running() *scheduler.Problem {
 // demandFrom is what one sensor asks of the rest of the running range.
 func (p *Planner) demandFrom(s *sensor, from time.Time) *scheduler.Demand {
 	start := p.rec.Range
-	a := ask{plan: s.Plan, coef: s.coef(), cap: s.MaxCrawls, source: s.rec.Source,
-		phantom: s.rec.Source.IsZero(), latest: from}
-	if a.phantom {
-		a.source = s.rec.Since
-	}
+	a := p.ask(s, s.rec.Source, from)
 	gap := s.rec.Gap
 	if gap <= 0 {
 		gap = float64(p.par.length())
 	}
-	d := &scheduler.Demand{Spans: p.par.spans(s.Plan, start, p.par.length()+p.rec.Extra)}
+	d := &scheduler.Demand{Spans: p.par.spans(a, start, p.par.length()+p.rec.Extra)}
 	p.par.demand(d, a, start, gap)
-	if a.source.After(start) && !a.phantom {
-		d.Backlog, d.Source = 0, int64(a.source.Sub(start)/p.par.Tick)
-	}
 	if s.MaxCrawls >= 0 {
 		d.Cap = max(0, s.MaxCrawls-s.rec.Used)
 	}
@@ -184,7 +185,9 @@ func (p *Planner) replan(s *sensor, now time.Time) {
 		return
 	}
 	s.rec.Planned = s.rec.Rate.Mean()
+	before := len(s.rec.Instants)
 	p.takePlan(s, sp)
+	p.exchanged(len(s.rec.Instants) - before)
 	p.balance(now)
 }
 
@@ -221,6 +224,7 @@ func (p *Planner) Replace(f *fleet.Fleet, now time.Time) {
 		}
 	}
 	p.balance(now)
+	p.spendRest(now) // what removed sensors leave
 	for _, s := range p.sensors {
 		p.schedule(s, now)
 	}

@@ -59,6 +59,10 @@ type Explanation struct {
 	Failures     int         `json:"failures_in_a_row"`
 	ObservedUp   []time.Time `json:"observed_awake"` // newest contacts
 	Publications string      `json:"publications"`   // what the tracker believes
+
+	Guard       float64 `json:"guard_seconds"`        // kept before the ends of its windows
+	ClockSpread float64 `json:"clock_spread_seconds"` // standard deviation of its window ends, as learned
+	FailShare   float64 `json:"failure_share"`        // of its planned attempts
 }
 
 // Explain tells about one sensor; false if it is not in the fleet.
@@ -88,6 +92,9 @@ func (p *Planner) explain(s *sensor, now time.Time) Explanation {
 		RatePrior: s.Rate, Failures: s.rec.Failures, ObservedUp: s.rec.Contacts,
 		LastReason: s.rec.LastReason, LastSuccess: instant(s.rec.Source),
 		LastAttempt: instant(s.rec.LastAttempt)}
+	e.Guard, e.FailShare = p.par.guard(s.rec).Seconds(), 1-p.yield(s)
+	_, sigma := s.rec.Margins.Guard(s.rec.Collected, p.typical)
+	e.ClockSpread = sigma.Seconds()
 	_, limited := s.Plan.KnownUntil()
 	e.Contradicted = s.rec.Unreachable && !limited
 	if s.rec.Visits > 0 {
@@ -144,7 +151,7 @@ func (s *sensor) whyNow(p *Planner, at time.Time) string {
 	if s.kind == visit.Retry {
 		why = "retry after " + s.rec.Last.String() + ", " + why
 	}
-	switch guard := p.windowGuard(w.Duration()); {
+	switch guard := p.windowGuard(s, w.Duration()); {
 	case at.Equal(w.Start):
 		return fmt.Sprintf("window start %s; %s", clock(w.Start), why)
 	case w.End.Sub(at) <= guard+2*p.par.Tick:
@@ -157,9 +164,9 @@ func (s *sensor) whyNow(p *Planner, at time.Time) string {
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.0Z") }
 
-// windowGuard is the guard that holds in a window of that length.
-func (p *Planner) windowGuard(length time.Duration) time.Duration {
-	guard := time.Duration(p.par.guardTicks()) * p.par.Tick
+// windowGuard is the guard that the sensor was planned with in a window of that length.
+func (p *Planner) windowGuard(s *sensor, length time.Duration) time.Duration {
+	guard := time.Duration(p.par.guardTicks(s.rec.PlanGuard)) * p.par.Tick
 	if p.par.GuardAuto {
 		guard = min(guard, length/2)
 	}
@@ -268,7 +275,7 @@ func (p *Planner) Upcoming() []Upcoming {
 
 // FleetRecord is the range's own record for storing.
 func (p *Planner) FleetRecord() []byte {
-	return encodeJSON(savedFleet{p.rec, p.par.Polling})
+	return encodeJSON(savedFleet{p.rec, p.par.Polling, p.pool})
 }
 
 // Record returns a sensor's record for storing; nil if it is not in the fleet.

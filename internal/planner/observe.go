@@ -47,6 +47,8 @@ func (p *Planner) Observe(o visit.Outcome, now time.Time) *Record {
 		s.undo = s.rec.clone()
 		p.succeed(s, o)
 	}
+	p.learnGuard(s, o)
+	p.restake(s)
 	wasPolled := s.polled(now)
 	p.track(s, o, now)
 	p.evidence(s, o)
@@ -83,8 +85,14 @@ func (p *Planner) note(s *sensor, o visit.Outcome) {
 	s.rec.Last, s.rec.LastReason, s.rec.LastAttempt = o.Result, o.Reason, o.Started
 	if o.Kind == visit.Planned || o.Kind == visit.Retry {
 		p.rec.Attempts++
+		s.rec.Tried++
 		if !o.Result.Success() {
 			p.rec.Failed++
+			s.rec.Lost++
+		}
+		if s.rec.Tried > memoryTries {
+			s.rec.Tried /= 2
+			s.rec.Lost /= 2
 		}
 	}
 	if o.Result.Success() {
@@ -109,6 +117,7 @@ func (p *Planner) note(s *sensor, o visit.Outcome) {
 func (p *Planner) succeed(s *sensor, o visit.Outcome) {
 	if !s.rec.Source.IsZero() {
 		exposure := p.exposure(s, s.rec.Source, o.Started)
+		s.collect(exposure)
 		logged := 0
 		for _, t := range o.PublishedAt {
 			if t.After(s.rec.Source) && !t.After(o.Ended) {

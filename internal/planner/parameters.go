@@ -33,8 +33,9 @@ type Parameters struct {
 	Step       int64         // step of the grid in ticks, >= 1
 	End        scheduler.EndRule
 	Candidates scheduler.CandidateRule
+	Objective  scheduler.Objective
 	Guard      time.Duration // before a window's end no start is planned
-	GuardAuto  bool          // Guard is DefaultGuard, never over half a window
+	GuardAuto  bool          // Guard is learned per sensor, never over half a window
 	Budget     int           // theta per range; 0 = PerSensor times the fleet's size
 	PerSensor  float64       // crawls per sensor and range, when Budget is 0
 	Capacity   int           // starts per second; 0 = no limit
@@ -64,16 +65,21 @@ func (p Parameters) lead() time.Duration {
 	return p.Range / 20
 }
 
-func (p Parameters) guard() time.Duration {
-	if p.GuardAuto {
+// guard is what stands before the ends of a sensor's windows: what the operator
+// set, or what its own visits have shown to cost least.
+func (p Parameters) guard(r *Record) time.Duration {
+	switch {
+	case !p.GuardAuto:
+		return p.Guard
+	case len(r.Margins) == 0:
 		return DefaultGuard
 	}
-	return p.Guard
+	return r.Guard
 }
 
 // guardTicks rounds up: a guard may be longer than asked for, never shorter.
-func (p Parameters) guardTicks() int64 {
-	return int64((p.guard() + p.Tick - 1) / p.Tick)
+func (p Parameters) guardTicks(guard time.Duration) int64 {
+	return int64((guard + p.Tick - 1) / p.Tick)
 }
 
 func (p Parameters) length() int64 { return int64(p.Range / p.Tick) }

@@ -26,6 +26,13 @@ type Planner struct {
 	solved   bool          // the running range has an adopted plan
 	lost     []visit.Visit // passed while the daemon was down, to be told as missed
 	asked    time.Time     // start of the range whose Problem was handed out
+	mending  bool          // a Problem of the rest of the running range was handed out
+	issued   uint64        // newest version of a Problem
+	drift    drift         // how far the running plan has been left behind
+	load     slots         // crawls planned per second
+	pool     Margins       // of all sensors together
+	pooled   int           // visits that went into it since New
+	typical  float64       // sigma that it shows, seconds
 	pending  *Plan         // solved, waits for its range
 	used     kindCounts    // attempts of the running range by visit.Kind
 	spent    int           // of them against theta
@@ -47,6 +54,9 @@ type sensor struct {
 	rec      *Record
 	undo     *Record // before the last success, until the next outcome
 	gen      uint32  // counts changes of listed parameters
+	base     float64 // rate that the fleet was last solved with
+	share    float64 // expected latency that it then had, weighted
+	moved    float64 // ln of the rate over base, as it stands in the drift
 	at       time.Time
 	kind     visit.Kind
 	why      string // of polls; planned crawls are explained on demand
@@ -76,6 +86,9 @@ func New(f *fleet.Fleet, par Parameters, saved Saved, now time.Time) (*Planner, 
 		return nil, err
 	}
 	p := &Planner{par: par, fleet: f}
+	if par.Capacity > 0 {
+		p.load = slots{}
+	}
 	p.wait = queue{slot: 0, less: sooner}
 	p.due = queue{slot: 1, less: func(a, b *sensor) bool {
 		if va, vb := p.value(a), p.value(b); va != vb {
@@ -137,7 +150,11 @@ func (p *Planner) restoreFleet(saved Saved, now time.Time) (resumed bool, err er
 			return false, fmt.Errorf("planner: decode fleet record: %w", err)
 		}
 		p.retuned = was.Polling != p.par.Polling
+		if !was.Margins.sane() {
+			return false, fmt.Errorf("planner: decode fleet record: inconsistent margins")
+		}
 	}
+	p.pool, p.typical = was.Margins, was.Margins.typical()
 	p.rec = was.FleetRecord
 	if !p.rec.sane() {
 		return false, fmt.Errorf("planner: decode fleet record: inconsistent values")
@@ -376,7 +393,7 @@ func (p *Planner) multiplier(s *sensor) int64 {
 	if s.rec.Mult != 0 {
 		return s.rec.Mult
 	}
-	return scheduler.Multiplier(p.rec.Price, s.coef(), p.par.Tick)
+	return scheduler.Multiplier(p.rec.Price, s.coef()*p.yield(s), p.par.Tick)
 }
 
 // coef is c = omega * lambda, weighted events per awake second.

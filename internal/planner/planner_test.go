@@ -112,8 +112,8 @@ func TestPlannedVisitsStayInsideTheirWindows(t *testing.T) {
 		if !awake || v.Kind != visit.Planned || v.Deadline.After(w.End) {
 			t.Fatalf("visit %+v at %v, window %v", v, d.now, w)
 		}
-		if w.End.Sub(d.now) < DefaultGuard {
-			t.Fatalf("starts %v before the window's end", w.End.Sub(d.now))
+		if guard := d.p.sensors[0].rec.PlanGuard; w.End.Sub(d.now) < guard {
+			t.Fatalf("starts %v before the window's end, guard %v", w.End.Sub(d.now), guard)
 		}
 		d.tell(v, visit.Described)
 	}
@@ -491,15 +491,22 @@ func TestWhyCanBeRecomputed(t *testing.T) {
 	seen := map[string]bool{}
 	for range 12 {
 		v := d.next()
+		guard := d.p.sensors[0].rec.PlanGuard
+		if guard != DefaultGuard {
+			guard = (guard + d.p.par.Tick - 1).Truncate(d.p.par.Tick)
+		}
 		switch w, _ := plan.Window(v.At); {
 		case v.Sensor == "s1":
 			if !strings.HasPrefix(v.Why, "always on: balanced") {
 				t.Errorf("why %q", v.Why)
 			}
-		case w.End.Sub(v.At) <= DefaultGuard+2*d.p.par.Tick:
+		case w.End.Sub(v.At) <= guard+2*d.p.par.Tick:
 			seen["end"] = true
-			want := fmt.Sprintf("window end %s less guard 2s; worth %.3g against price %.3g",
-				clock(w.End), v.Value, d.p.rec.Price)
+			want := fmt.Sprintf("window end %s less guard %v; worth %.3g against price %.3g",
+				clock(w.End), guard, v.Value, d.p.rec.Price)
+			if w.End.Sub(v.At) < guard {
+				t.Errorf("%v before the end, guard %v", w.End.Sub(v.At), guard)
+			}
 			if v.Why != want {
 				t.Errorf("why %q, want %q", v.Why, want)
 			}

@@ -17,10 +17,12 @@ import (
 // backlog would only eat into the optimiser's number range.
 const maxCarry = 4
 
-// Snapshot is what a range asks of the scheduler: immutable, so it can be
-// solved off the loop.
+// Snapshot is what a range, or the rest of one, asks of the scheduler: immutable, so
+// it can be solved off the loop.
 type Snapshot struct {
 	Start   time.Time // of the range
+	rest    time.Time // not zero: only from here on
+	left    int       // of theta, for the rest
 	version uint64
 	par     Parameters
 	rec     FleetRecord // of the range to be planned
@@ -34,10 +36,13 @@ type ask struct {
 	gen     uint32
 	coef    float64
 	rate    float64
+	yield   float64 // share of its attempts that succeed
+	guard   time.Duration
 	cap     int
 	source  time.Time // zero: never crawled
 	phantom bool      // a backlog of one range is assumed, see demand
 	latest  time.Time // no start before it (the sensor asked for rest)
+	visits  int       // attempts so far, those under way included
 }
 
 // Plan is a solved Snapshot.
@@ -63,15 +68,19 @@ func (p *Planner) snapshotAt() (at, start time.Time) {
 func (p *Planner) Problem(now time.Time) (*Snapshot, bool) {
 	p.roll(now)
 	at, start := p.snapshotAt()
-	if now.Before(at) || p.asked.Equal(start) {
-		return nil, false
+	if !now.Before(at) && !p.asked.Equal(start) {
+		p.asked = start
+		return p.snapshot(start), true
 	}
-	p.asked = start
-	return p.snapshot(start), true
+	if p.drifted(now) {
+		p.mending = true
+		return p.snapshotRest(now), true
+	}
+	return nil, false
 }
 
 func (p *Planner) snapshot(start time.Time) *Snapshot {
-	n := &Snapshot{Start: start, version: p.rec.Version + 1, par: p.par}
+	n := &Snapshot{Start: start, version: p.nextVersion(), par: p.par}
 	n.rec = FleetRecord{Range: start, Version: n.version, Price: p.rec.Price,
 		Theta: p.par.Theta(p.fleet.Len()), Attempts: p.rec.Attempts, Failed: p.rec.Failed}
 	polls, unknown := 0.0, 0
@@ -81,16 +90,22 @@ func (p *Planner) snapshot(start time.Time) *Snapshot {
 			polls += p.expectedPolls(s, start, start.Add(p.par.Range))
 			continue
 		}
-		a := ask{id: s.ID, plan: s.Plan, gen: s.gen, coef: s.coef(), rate: s.rec.Rate.Mean(),
-			cap: s.MaxCrawls, source: p.assumedSource(s), latest: s.rec.NotBefore}
-		a.phantom = a.source.IsZero()
-		if a.phantom {
-			a.source = s.rec.Since
-		}
-		n.asks = append(n.asks, a)
+		n.asks = append(n.asks, p.ask(s, p.assumedSource(s), s.rec.NotBefore))
 	}
 	n.reserve(polls, unknown, len(p.sensors))
 	return n
+}
+
+// ask is what a sensor asks of a range before which it is last crawled at source, and
+// in which not before latest.
+func (p *Planner) ask(s *sensor, source, latest time.Time) ask {
+	a := ask{id: s.ID, plan: s.Plan, gen: s.gen, coef: s.coef(), rate: s.rec.Rate.Mean(),
+		yield: p.yield(s), guard: p.par.guard(s.rec), cap: s.MaxCrawls, source: source,
+		latest: latest, phantom: source.IsZero()}
+	if a.phantom {
+		a.source = s.rec.Since
+	}
+	return a
 }
 
 // assumedSource is the last success as it will be at the range's start if all
@@ -177,6 +192,9 @@ func (n *Snapshot) budget() int {
 	if n.par.Algorithm == nil && n.rec.Attempts > 0 {
 		retries = float64(theta-n.rec.Reserved) * n.rec.Failed / (n.rec.Attempts + retryPrior)
 	}
+	if !n.rest.IsZero() {
+		return n.left
+	}
 	left := max(min(theta, 1), int(math.Floor(float64(theta-n.rec.Reserved)-retries)))
 	n.rec.Retries = max(0, theta-n.rec.Reserved-left)
 	return left
@@ -198,16 +216,20 @@ func (n *Snapshot) Carry() *Snapshot {
 func (n *Snapshot) problem() (*scheduler.Problem, []float64) {
 	pr := &scheduler.Problem{
 		Tick: n.par.Tick, Length: n.par.length(), End: n.par.End, Candidates: n.par.Candidates,
-		Step: n.par.Step, Budget: n.budget(), Price: n.rec.Price, Capacity: n.par.Capacity,
+		Objective: n.par.Objective, Step: n.par.Step, Budget: n.budget(), Price: n.rec.Price, Capacity: n.par.Capacity,
 		Demands: make([]scheduler.Demand, len(n.asks)),
+	}
+	from := int64(0)
+	if !n.rest.IsZero() {
+		from = min(ticksUp(n.rest.Sub(n.Start), n.par.Tick), pr.Length-1)
 	}
 	coef := make([]float64, len(n.asks))
 	awake := make([]int64, len(n.asks))
 	for i, a := range n.asks {
-		pr.Demands[i].Spans = n.par.spans(a.plan, n.Start, pr.Length)
-		coef[i], awake[i] = a.coef, sleepplan.Mass(pr.Demands[i].Spans, 0, pr.Length)
+		pr.Demands[i].Spans = n.par.spans(a, n.Start, pr.Length)
+		coef[i], awake[i] = a.coef, sleepplan.Mass(pr.Demands[i].Spans, from, pr.Length)
 	}
-	gaps, mean := scheduler.Gaps(pr.Length, pr.Budget, coef, awake)
+	gaps, mean := scheduler.Gaps(pr.Length-from, pr.Budget, coef, awake)
 	if n.par.End == scheduler.Lookahead {
 		pr.Extra = scheduler.Extra(pr.Length, mean)
 	}
@@ -215,7 +237,7 @@ func (n *Snapshot) problem() (*scheduler.Problem, []float64) {
 	for i, a := range n.asks {
 		d := &pr.Demands[i]
 		if pr.Extra > 0 {
-			d.Spans = n.par.spans(a.plan, n.Start, pr.Length+pr.Extra)
+			d.Spans = n.par.spans(a, n.Start, pr.Length+pr.Extra)
 		}
 		n.par.demand(d, a, n.Start, gaps[i])
 	}
@@ -224,19 +246,19 @@ func (n *Snapshot) problem() (*scheduler.Problem, []float64) {
 
 // spans are the awake ticks of [start, start+length) with the true ends of the
 // windows that straddle the borders, as far as a guard can reach.
-func (p Parameters) spans(plan sleepplan.Plan, start time.Time, length int64) []sleepplan.Span {
-	pad := 2*p.guardTicks() + 2
+func (p Parameters) spans(a ask, start time.Time, length int64) []sleepplan.Span {
+	pad := 2*p.guardTicks(a.guard) + 2
 	lo := start.Add(-time.Duration(pad) * p.Tick)
 	hi := start.Add(time.Duration(length+pad) * p.Tick)
-	return sleepplan.Ticks(nil, plan.Windows(lo, hi), start, p.Tick)
+	return sleepplan.Ticks(nil, a.plan.Windows(lo, hi), start, p.Tick)
 }
 
 // demand fills in what does not depend on the fleet. A sensor that was never
 // crawled is treated as if its last crawl lay one range back: nothing is known
 // of it, so its first crawl shall not wait for an event to become likely.
 func (p Parameters) demand(d *scheduler.Demand, a ask, start time.Time, gap float64) {
-	d.Coef, d.Cap, d.Gap = a.coef, a.cap, gap
-	d.Guard, d.GuardHalf = p.guardTicks(), p.GuardAuto
+	d.Coef, d.Rate, d.Yield, d.Cap, d.Gap = a.coef, a.rate, a.yield, a.cap, gap
+	d.Guard, d.GuardHalf = p.guardTicks(a.guard), p.GuardAuto
 	d.From = max(0, ticksUp(a.latest.Sub(start), p.Tick))
 	if a.latest.IsZero() {
 		d.From = 0
@@ -248,6 +270,10 @@ func (p Parameters) demand(d *scheduler.Demand, a ask, start time.Time, gap floa
 	source := a.source
 	if a.phantom {
 		source = start.Add(-p.Range)
+	}
+	if source.After(start) {
+		d.Source = min(int64(source.Sub(start)/p.Tick), d.From)
+		return
 	}
 	d.Backlog = p.awakeTicks(a.plan, source, start)
 }
@@ -289,6 +315,7 @@ func (n *Snapshot) Solve(workers int) (*Plan, error) {
 		return nil, fmt.Errorf("plan of the range from %s: %w", n.Start.Format(time.RFC3339), err)
 	}
 	n.rec.Price, n.rec.Expected, n.rec.End = sol.Price, 0, n.par.End
+	n.rec.Spilled, n.rec.SpillLoss = sol.Dropped, sol.SpillLoss
 	plan := &Plan{Snapshot: n, Solution: sol, gaps: gaps}
 	plan.expect(pr)
 	return plan, nil

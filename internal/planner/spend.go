@@ -27,6 +27,7 @@ func (p *Planner) balance(now time.Time) {
 	for p.left > 0 && p.spent+p.left+p.kept > p.rec.Theta {
 		s := p.losers.items[0]
 		p.dropped++
+		p.drift.crawls++
 		want := len(s.rec.Instants) - 1
 		sp, err := scheduler.Count(p.running(), p.demandFrom(s, p.earliest(s, now)), want)
 		if want == 0 || err != nil || len(sp.Ticks) > want {
@@ -52,15 +53,14 @@ func (p *Planner) spendRest(now time.Time) {
 		}
 	}
 	p.kept = min(p.kept, int(math.Ceil(polls)))
-	rest := float64(p.end().Sub(now)) / float64(p.par.Range)
-	retries := int(math.Ceil(float64(p.rec.Retries) * rest))
-	for free := p.rec.Theta - p.spent - p.left - p.kept - retries; free > 0; {
+	for free := p.rec.Theta - p.spent - p.left - p.kept - p.retriesLeft(now); free > 0; {
 		if p.gainers.len() == 0 {
 			return
 		}
 		s := p.gainers.items[0]
 		if p.oneMore(s, now) {
 			free--
+			p.drift.crawls++
 		} else {
 			p.gainers.remove(s)
 		}
@@ -86,13 +86,14 @@ func (p *Planner) oneMore(s *sensor, now time.Time) bool {
 // takePlan makes a plan of the rest of the range the sensor's own.
 func (p *Planner) takePlan(s *sensor, sp scheduler.SensorPlan) {
 	s.rec.Version = p.rec.Version
-	s.rec.Lose, s.rec.Gain = sp.Lose, sp.Gain
-	p.setInstants(s, p.instants(sp))
+	s.rec.Lose, s.rec.Gain, s.rec.PlanGuard = sp.Lose, sp.Gain, p.par.guard(s.rec)
+	p.setInstants(s, p.spread(s, p.instants(sp)))
 }
 
 // setInstants replaces what is still planned for the sensor and keeps the sums.
 func (p *Planner) setInstants(s *sensor, at []time.Time) {
 	p.left += len(at) - len(s.rec.Instants)
+	p.load.move(s.rec.Instants, at)
 	s.rec.Instants = at
 	if len(at) > 0 {
 		p.losers.put(s)
