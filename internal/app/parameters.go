@@ -25,6 +25,9 @@ func Parameters(c config.Config) (planner.Parameters, error) {
 	if err := par.End.UnmarshalText([]byte(c.Planner.End)); err != nil {
 		return par, fmt.Errorf("planner.end: %w", err)
 	}
+	if err := par.Objective.UnmarshalText([]byte(c.Planner.Objective)); err != nil {
+		return par, fmt.Errorf("planner.objective: %w", err)
+	}
 	par.Candidates = scheduler.Ends
 	if c.Planner.Candidates == config.CandidatesGrid {
 		par.Candidates = scheduler.Grid

@@ -22,6 +22,12 @@ const (
 	CandidatesGrid = "grid" // start + k step where awake, and the last awake instant (EasiCrawl)
 )
 
+// What a crawl is taken to cost (planner.objective).
+const (
+	ObjectiveExact = "exact" // the expected latency of a Poisson process
+	ObjectivePaper = "paper" // equation (5) of the EasiCrawl paper
+)
+
 // How sensors without a sleep plan are polled (polling.policy).
 const (
 	PolicyDPTN  = "dpt-n" // Data Publication Tracking
@@ -52,6 +58,7 @@ type Planner struct {
 	BudgetPerSensor bool    // Budget is for each sensor, else for the fleet and whole
 	End             string  // EndLookahead, EndCarry or EndFixed
 	Candidates      string  // CandidatesEnds or CandidatesGrid
+	Objective       string  // ObjectiveExact or ObjectivePaper
 	Capacity        float64 // > 0, crawls started per second
 }
 
@@ -103,7 +110,8 @@ func Default() Config {
 		Planner: Planner{
 			Range: time.Hour, Step: Step{Ticks: 1}, Guard: autoGuard, GuardAuto: true,
 			Budget: 4, BudgetPerSensor: true,
-			End: EndLookahead, Candidates: CandidatesEnds, Capacity: 500,
+			End: EndLookahead, Candidates: CandidatesEnds,
+			Objective: ObjectiveExact, Capacity: 500,
 		},
 		Polling: Polling{
 			Policy: PolicyDPTN, Bootstrap: 5 * time.Minute, MinGap: 10 * time.Second, MaxGap: time.Hour,

@@ -69,7 +69,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 	got, err := Parse("/etc/c[1]/crawld.yaml", []byte(`
 sensor_files: [a*.txt, ../b.yaml, /c.json]
 data: /var/x.db
-planner: {range: 1d12h, budget: 0.5/sensor, end: carry, guard: 1500ms, candidates: grid,
+planner: {range: 1d12h, budget: 0.5/sensor, end: carry, guard: 1500ms, candidates: grid, objective: paper,
   step: 2s, tick: 500ms, capacity: 90/min}
 polling: {policy: fixed, bootstrap: 1m, min_gap: 1s, max_gap: 0.5d}
 web: {listen: ":0"}
@@ -87,7 +87,7 @@ log:
 		SensorFiles: []string{`/etc/c\[1]/a*.txt`, "/etc/b.yaml", "/c.json"},
 		Data:        "/var/x.db",
 		Planner: Planner{Range: 36 * time.Hour, Budget: 0.5, BudgetPerSensor: true, End: EndCarry,
-			Guard: 1500 * time.Millisecond, Candidates: CandidatesGrid,
+			Guard: 1500 * time.Millisecond, Candidates: CandidatesGrid, Objective: ObjectivePaper,
 			Step: Step{Duration: 2 * time.Second}, Tick: 500 * time.Millisecond, Capacity: 1.5},
 		Polling: Polling{PolicyFixed, time.Minute, time.Second, 12 * time.Hour},
 		Web:     Web{":0"},
@@ -195,6 +195,7 @@ func drawConfig(t *rapid.T) Config {
 		p.Step = Step{Duration: p.ResolvedTick() * time.Duration(p.Step.Ticks)}
 	}
 	p.End = rapid.SampledFrom([]string{EndLookahead, EndCarry, EndFixed}).Draw(t, "end")
+	p.Objective = rapid.SampledFrom([]string{ObjectiveExact, ObjectivePaper}).Draw(t, "objective")
 	p.Candidates = rapid.SampledFrom([]string{CandidatesEnds, CandidatesGrid}).Draw(t, "candidates")
 	p.Capacity = rapid.Float64Range(1e-3, maxRate).Draw(t, "capacity")
 	gap := rapid.IntRange(1, 5000)
@@ -228,7 +229,7 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 	c := Default()
 	c.Path, c.SensorFiles, c.Data = "/c.yaml", []string{"/a"}, "x"
 	c.Planner = Planner{2 * time.Hour, time.Second, Step{Ticks: 3}, time.Second, false, 5, false,
-		EndCarry, CandidatesGrid, 7}
+		EndCarry, CandidatesGrid, ObjectivePaper, 7}
 	c.Polling = Polling{PolicyFixed, time.Minute, time.Second, 2 * time.Hour}
 	c.Web.Listen = ":1"
 	any4 := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}

@@ -92,13 +92,14 @@ func (c *Config) fields() fields {
 
 func (p *Planner) fields() fields {
 	return fields{
-		"range":    func(v value) { v.duration(&p.Range, time.Second, maxDuration) },
-		"budget":   p.budget,
-		"end":      func(v value) { v.word(&p.End, EndLookahead, EndCarry, EndFixed) },
-		"guard":    p.guard,
-		"step":     p.step,
-		"tick":     p.tick,
-		"capacity": p.capacity,
+		"range":     func(v value) { v.duration(&p.Range, time.Second, maxDuration) },
+		"budget":    p.budget,
+		"end":       func(v value) { v.word(&p.End, EndLookahead, EndCarry, EndFixed) },
+		"guard":     p.guard,
+		"step":      p.step,
+		"tick":      p.tick,
+		"capacity":  p.capacity,
+		"objective": func(v value) { v.word(&p.Objective, ObjectiveExact, ObjectivePaper) },
 		"candidates": func(v value) {
 			v.word(&p.Candidates, CandidatesEnds, CandidatesGrid)
 		},

@@ -20,6 +20,7 @@ func (c *Config) YAML() string {
 	p := c.Planner
 	line("planner:\n  range: %s\n  budget: %s\n  end: %s\n  guard: %s\n  candidates: %s",
 		formatDuration(p.Range), p.budgetText(), p.End, p.guardText(), p.Candidates)
+	line("  objective: %s", p.Objective)
 	line("  step: %s\n  tick: %s\n  capacity: %s/s",
 		p.stepText(), p.tickText(), formatFloat(p.Capacity))
 	line("polling:\n  policy: %s\n  bootstrap: %s\n  min_gap: %s\n  max_gap: %s", c.Polling.Policy,
