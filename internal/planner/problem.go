@@ -50,7 +50,8 @@ type Plan struct {
 	*Snapshot
 	Solution *scheduler.Solution
 	gaps     []float64
-	waits    []float64 // see wait
+	waits    []float64          // see wait
+	problem  *scheduler.Problem // as solved, for Advise and BudgetCurve
 }
 
 // snapshotAt is the fixed instant at which the problem of the next range is
@@ -132,10 +133,8 @@ func (p *Planner) expectedPolls(s *sensor, start, end time.Time) float64 {
 }
 
 // Preview is the problem of a range that starts at the given instant with every
-// sensor just crawled: no history, no failures, no limit on starts per second.
-// It is what `crawld plan` shows.
+// sensor just crawled: no history, no failures. It is what `crawld plan` shows.
 func Preview(f *fleet.Fleet, par Parameters, at time.Time) (*Snapshot, error) {
-	par.Capacity = 0
 	p, err := New(f, par, Saved{}, at)
 	if err != nil {
 		return nil, err
@@ -302,6 +301,8 @@ func ticksUp(d, tick time.Duration) int64 {
 // the Planner and may run beside it. The error is one of package scheduler's,
 // with the id of the sensor that it names.
 func (n *Snapshot) Solve(workers int) (*Plan, error) {
+	solved := *n // its record becomes the plan's
+	n = &solved
 	pr, gaps := n.problem()
 	var sol *scheduler.Solution
 	var err error
@@ -316,7 +317,7 @@ func (n *Snapshot) Solve(workers int) (*Plan, error) {
 	}
 	n.rec.Price, n.rec.Expected, n.rec.End = sol.Price, 0, n.par.End
 	n.rec.Spilled, n.rec.SpillLoss = sol.Dropped, sol.SpillLoss
-	plan := &Plan{Snapshot: n, Solution: sol, gaps: gaps}
+	plan := &Plan{Snapshot: n, Solution: sol, gaps: gaps, problem: pr}
 	plan.expect(pr)
 	return plan, nil
 }

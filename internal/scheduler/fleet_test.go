@@ -281,3 +281,34 @@ func TestDualBoundIsBelowTheLeast(t *testing.T) {
 	}
 	t.Logf("the bound is %.4f of the least", tight/runs)
 }
+
+// Where the starts per second do not suffice, a larger budget must not make plans
+// much worse: what finds no slot is shed by value.
+func TestBudgetBeyondTheCapacity(t *testing.T) {
+	for i := range trials(4, 16) {
+		f := families[i%len(families)]
+		p := family(seeded(i), 400, 900, f.awake, f.asleep)
+		p.Tick, p.End, p.Capacity = time.Second, Carry, 2
+		least, worst, shed := math.Inf(1), 1.0, 0
+		for _, budget := range []int{1200, 1500, 1700, 2000, 3000, 6000} {
+			p.Budget = budget
+			setGaps(p)
+			sol, err := Solve(p, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sol.Dropped > budget/100 {
+				shed++
+			}
+			least = min(least, sol.Objective)
+			worst = max(worst, sol.Objective/least)
+			checkSlots(t, i, p, sol)
+		}
+		if worst > 1.05 {
+			t.Errorf("fleet %d: a larger budget costs %.1f %% more", i, 100*(worst-1))
+		}
+		if shed < 3 {
+			t.Errorf("fleet %d: the capacity binds at %d budgets only", i, shed)
+		}
+	}
+}

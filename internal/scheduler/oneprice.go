@@ -40,10 +40,62 @@ func Solve(p *Problem, workers int) (*Solution, error) {
 		}
 	}
 	sol := s.solution()
-	if p.Capacity > 0 {
-		s.spillBack(sol)
+	if p.Capacity == 0 {
+		return sol, nil
 	}
-	return sol, nil
+	planned := s.crawls()
+	s.spillBack(sol)
+	return s.shed(sol, planned), nil
+}
+
+// When the capacity cuts a plan by more than shedFrom of its crawls, plans of fewer
+// are tried, shedStep less each time, until shedTries in a row are no better.
+const (
+	shedFrom  = 0.01
+	shedStep  = 0.06
+	shedTries = 3
+)
+
+// shed plans with fewer crawls where many found no slot: those that spill-back drops
+// are the least harmed of one second each, which together need not be the least
+// valuable of all, and what is left has been pushed far from where it was planned.
+func (s *solver) shed(whole *Solution, planned int) *Solution {
+	best := whole
+	if float64(whole.Dropped) <= shedFrom*float64(planned) {
+		return whole
+	}
+	fewer := *s.p
+	left := float64(planned - whole.Dropped)
+	for tries := 0; tries < shedTries; tries++ {
+		fewer.Budget = int(left)
+		left *= 1 - shedStep
+		t, err := newSolver(&fewer, len(s.workers))
+		if err != nil {
+			break // Fixed: it is below the sensors that have to be crawled
+		}
+		t.solve(s.ahead)
+		sol, tried := t.solution(), t.crawls()
+		t.spillBack(sol)
+		whole.Probes += sol.Probes
+		whole.Work += sol.Work
+		if sol.Objective >= best.Objective {
+			continue
+		}
+		tries = -1
+		sol.Dropped += planned - tried
+		sol.SpillLoss = whole.SpillLoss + sol.Objective - whole.Objective
+		best = sol
+	}
+	best.Probes, best.Work, best.problem = whole.Probes, whole.Work, s.p
+	return best
+}
+
+// crawls is how many crawls the sensors have settled on.
+func (s *solver) crawls() (sum int) {
+	for i := range s.state {
+		sum += int(s.state[i].n)
+	}
+	return sum
 }
 
 // solver is the state of one Solve.

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/crawld/crawld/internal/visit"
@@ -61,6 +62,9 @@ func (s *sensor) describe(o visit.Outcome, at time.Time, r *run) visit.Outcome {
 	}
 	s.served, s.sent = true, s.seq
 	o.Hash = fmt.Sprintf("%064x", s.seq)
+	if s.Logs {
+		o.PublishedAt = slices.Clone(s.unseen)
+	}
 	s.settle(at, r)
 	s.unseen = s.unseen[:0]
 	s.pay(at, r)

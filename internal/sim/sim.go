@@ -27,6 +27,9 @@ type Sensor struct {
 	Changes []RateChange
 	// Events, if not nil, are what it captures, sorted; Rate then draws nothing.
 	Events []time.Time
+	// Logs says that a description lists, with their times, the events since the
+	// one before it. Otherwise it shows only that something has changed.
+	Logs bool
 	// Out is the share of visits that find it out of reach for their whole length,
 	// whatever its sleep plan says.
 	Out float64
