@@ -23,7 +23,7 @@ func scheduled(p *Problem, form func(p *Problem, d *Demand, n int) ([]int32, err
 			}
 		}
 	}
-	return baseline(p, func(d *Demand, n int) []int32 {
+	return baseline(p, func(_ *worker, d *Demand, n int) []int32 {
 		for ; n > 0; n-- {
 			if ticks, err := form(p, d, n); err == nil {
 				return ticks

@@ -86,6 +86,7 @@ func (s *solver) shed(whole *Solution, planned int) *Solution {
 		sol.SpillLoss = whole.SpillLoss + sol.Objective - whole.Objective
 		best = sol
 	}
+	best.Price = whole.Price // the budget's; what the capacity costs is SpillLoss
 	best.Probes, best.Work, best.problem = whole.Probes, whole.Work, s.p
 	return best
 }

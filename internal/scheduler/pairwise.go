@@ -1,12 +1,10 @@
 package scheduler
 
-import (
-	"math"
-	"math/rand/v2"
-)
+import "math/rand/v2"
 
-// Pairwise is Algorithm 1 of the EasiCrawl paper over the curves of its Algorithm 2: from an initial arrangement the best
-// exchange of one crawl between two sensors is made again and again, until none gains.
+// Pairwise is Algorithm 1 of the EasiCrawl paper over the curves of its Algorithm 2: from
+// an initial arrangement the best exchange of one crawl between two sensors is made again
+// and again, until none gains.
 // On convex curves it stops at Solve's value (T3); of equal marginals it may take
 // others. Where the printed algorithm cannot be meant, this differs from it:
 //
@@ -42,6 +40,9 @@ func pairwiseShare(p *Problem, curves []curve) (counts []int, exchanges int, pai
 				continue
 			}
 			for j, g := range gain {
+				if counts[j] == curves[j].least+len(curves[j].gains) {
+					continue // its gain of 0 is none: a giver's loss may be below
+				}
 				if change := g - lose[i]; change > best && j != i {
 					best, giver, taker = change, i, j
 				}
@@ -60,24 +61,21 @@ func pairwiseShare(p *Problem, curves []curve) (counts []int, exchanges int, pai
 	}
 }
 
-// evenlyDivide is the initial arrangement: like proportional, the budget by c times
+// evenlyDivide is the initial arrangement: like proportional, the budget by omega times
 // awake time, but within the curves. Crawls beyond a sensor's last gain are worth
 // nothing, and are not made.
 func evenlyDivide(p *Problem, curves []curve) []int {
 	weights := make([]float64, len(curves))
-	counts, room := make([]int, len(curves)), make([]int, len(curves))
-	rest := p.Budget
+	least, room := make([]int, len(curves)), make([]int, len(curves))
 	for i, c := range curves {
 		d := &p.Demands[i]
 		awake, _ := d.legalTime(p.Length)
-		weights[i] = math.Sqrt(d.Coef * float64(awake))
+		weights[i] = d.initialWeight(awake)
 		useful := len(c.gains)
 		for useful > 0 && c.gains[useful-1] == 0 {
 			useful--
 		}
-		counts[i], room[i] = c.least, c.least+useful
-		rest -= c.least
+		least[i], room[i] = c.least, c.least+useful
 	}
-	apportion(weights, counts, room, rest)
-	return counts
+	return apportion(weights, least, room, p.Budget)
 }

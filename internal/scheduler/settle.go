@@ -18,7 +18,6 @@ const pinned = math.MaxInt64
 type worker struct {
 	graph
 	probes int
-	work   int64   // see Solution.Work
 	arena  []int32 // room for instants, cut off its front
 	block  int     // how many instants to allocate at least
 

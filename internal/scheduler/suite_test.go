@@ -507,3 +507,22 @@ func TestFoxTiesLikeSolve(t *testing.T) {
 		t.Errorf("objective %v, want %v", got.Objective, want.Objective)
 	}
 }
+
+// Every algorithm tells how much it has looked at, and one price looks at least.
+func TestWorkIsCounted(t *testing.T) {
+	p := family(seeded(1), 40, 2000, families[1].awake, families[1].asleep)
+	p.Candidates, p.Step, p.End, p.Budget = Grid, 10, Fixed, 200
+	least, err := Solve(p, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range solvers {
+		sol, err := c.solve(p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sol.Work <= 0 || sol.Work < least.Work {
+			t.Errorf("%s: work %d, one price %d", c.name, sol.Work, least.Work)
+		}
+	}
+}
