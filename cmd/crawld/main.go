@@ -81,10 +81,8 @@ func rootCommand() *cobra.Command {
 		return usage(fmt.Errorf("%w\ntry: %s --help", err, cmd.CommandPath()))
 	})
 	root.AddCommand(runCommand(), demoCommand(), checkConfigCommand(), planCommand(), probeCommand(),
-		sensorsCommand(), parseCommand(), dbCommand(), versionCommand())
-	for _, c := range append(root.Commands(), root) {
-		wrapArgs(c)
-	}
+		sensorsCommand(), parseCommand(), dbCommand(), simulateCommand(), versionCommand())
+	wrapArgs(root)
 	return root
 }
 

@@ -78,7 +78,8 @@ func (s *sensor) hears(at time.Time) bool {
 	if s.Skew == 0 {
 		return s.Plan.Awake(at)
 	}
-	for _, w := range s.Plan.Windows(at.Add(-8*s.Skew), at.Add(8*s.Skew)) {
+	for _, near := range s.Plan.Windows(at.Add(-8*s.Skew), at.Add(8*s.Skew)) {
+		w, _ := s.Plan.Window(near.Start) // near is cut off where the search begins
 		rng := rand.New(rand.NewPCG(s.seed, uint64(w.Start.UnixNano())))
 		off := time.Duration(rng.NormFloat64() * float64(s.Skew))
 		if !at.Before(w.Start.Add(off)) && at.Before(w.End.Add(off)) {

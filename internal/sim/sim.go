@@ -61,6 +61,9 @@ type Config struct {
 	// has never heard of them.
 	Crawled bool
 
+	// Reloads are what the operator lists later on, by instant.
+	Reloads []Reload
+
 	// Watch sees every visit as it is issued; nil if nobody looks. It is how an
 	// independent observer checks what the planner promises.
 	Watch func(v visit.Visit, now time.Time)
@@ -167,6 +170,9 @@ func (c Config) saved(f *fleet.Fleet) planner.Saved {
 func (r *run) loop() error {
 	workers := max(1, r.cfg.Workers)
 	for now := r.cfg.Start; now.Before(r.end); {
+		if err := r.reload(now); err != nil {
+			return err
+		}
 		for len(r.pending) > 0 && !r.pending[0].Ended.After(now) {
 			r.observe(heap.Pop(&r.pending).(visit.Outcome), now)
 		}
@@ -187,6 +193,9 @@ func (r *run) loop() error {
 		}
 		if len(r.pending) > 0 && r.pending[0].Ended.Before(wake) {
 			wake = r.pending[0].Ended
+		}
+		if len(r.cfg.Reloads) > 0 && r.cfg.Reloads[0].At.Before(wake) {
+			wake = r.cfg.Reloads[0].At
 		}
 		now = wake
 	}
