@@ -2,7 +2,7 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 15s
 
-.PHONY: help build test bench lint fuzz ci demo clean
+.PHONY: help build test bench lint fuzz ci demo experiments clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed 's/:.*## /\t/'
@@ -27,6 +27,9 @@ ci: ## everything that must pass before a change is in
 
 demo: ## sleeping sensors on this machine, crawled before your eyes
 	go run ./cmd/crawld demo
+
+experiments: ## docs/experiments.md anew: every simulation at full size, some minutes
+	CRAWLD_EXPERIMENTS=all go test ./cmd/crawld -run '^TestExperimentsDocument$$' -count=1 -timeout 60m
 
 clean: ## what build left
 	rm -f crawld

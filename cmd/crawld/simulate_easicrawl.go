@@ -39,6 +39,7 @@ Crawling IoT Sensors" by the planner that the daemon runs:
   8  expected latency by plan method
   9  iterations to convergence
   expectation  what a crawl at t costs, by the papers' formulas and in truth
+  cost  effort of planning by sensors, instants and crawls, for every algorithm
 
 Compared are EasiCrawl as in the paper, crawld, RandomCrawl, even crawls, and even
 crawls moved back to where the sensor was last awake. The paper does not tell how its
@@ -56,7 +57,7 @@ and 10-40.`,
 	cmd.Flags().StringVar(&f.objective, "objective", "exact",
 		"what EasiCrawl in paper mode minimises: exact, paper (its equation 5)")
 	cmd.Flags().BoolVar(&f.timed, "time", false,
-		"figures 6 and 7: measure the time of planning too, one simulation at a time")
+		"figures 6, 7 and cost: measure the time of planning too, one simulation at a time")
 	f.flags(cmd)
 	return cmd
 }
@@ -99,8 +100,8 @@ func (f *easicrawlFlags) study() (sim.EasiCrawl, error) {
 	if f.sensors > 1 && f.figure == "expectation" {
 		return e, usage(fmt.Errorf("--sensors %d: figure expectation is of one sensor", f.sensors))
 	}
-	if f.timed && f.figure != "6" && f.figure != "7" {
-		return e, usage(errors.New("--time: only figures 6 and 7 show it"))
+	if f.timed && !slices.Contains([]string{"6", "7", "cost"}, f.figure) {
+		return e, usage(errors.New("--time: only figures 6, 7 and cost show it"))
 	}
 	var err error
 	if e.Family, err = sim.FamilyNamed(f.family); err != nil {

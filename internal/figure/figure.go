@@ -106,6 +106,17 @@ func (s Style) String() string { return nameOf(styleNames, "style", int(s)) }
 // MarshalText is String.
 func (s Style) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText reads what MarshalText writes.
+func (s *Style) UnmarshalText(text []byte) error {
+	for i, name := range styleNames {
+		if name == string(text) {
+			*s = Style(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("figure: unknown style %q: use one of %q", text, styleNames)
+}
+
 // nameOf is names[i], or kind(i) for a value that has none.
 func nameOf(names []string, kind string, i int) string {
 	if i < len(names) {

@@ -19,7 +19,7 @@ type EasiCrawl struct {
 	Objective scheduler.Objective // what paper mode minimises; what is paid is exact
 	Workers   int                 // simulations at a time; 0 = 1
 
-	// Clock times the planning of figures 6 and 7, which then are not the same from
+	// Clock times the planning of figures 6, 7 and cost, which then are not the same from
 	// run to run; nil: they show the work alone.
 	Clock func() time.Time
 	// Progress is told how many simulations of how many are done; nil if nobody looks.
@@ -43,11 +43,13 @@ func easiFigures() []easiFigure {
 		{"8", 5, EasiCrawl.planMethods},
 		{"9", 300, EasiCrawl.convergence},
 		{"expectation", 200, EasiCrawl.expectation},
+		{"cost", 3, EasiCrawl.cost},
 	}
 }
 
 // EasiCrawlFigures are the names that EasiCrawl.Figure knows: the paper's numbers,
-// and "expectation", which is Fig. 3 of its second draft.
+// "expectation", which is Fig. 3 of its second draft, and "cost", which compares the
+// effort of its algorithms.
 func EasiCrawlFigures() []string {
 	var names []string
 	for _, f := range easiFigures() {
