@@ -224,7 +224,6 @@ func (p *Planner) Replace(f *fleet.Fleet, now time.Time) {
 		}
 	}
 	p.balance(now)
-	p.spendRest(now) // what removed sensors leave
 	for _, s := range p.sensors {
 		p.schedule(s, now)
 	}

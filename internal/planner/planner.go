@@ -85,7 +85,7 @@ func New(f *fleet.Fleet, par Parameters, saved Saved, now time.Time) (*Planner, 
 	if err := par.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Planner{par: par, fleet: f}
+	p := &Planner{par: par, fleet: f, drift: drift{since: now}}
 	if par.Capacity > 0 {
 		p.load = slots{}
 	}
