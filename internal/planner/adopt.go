@@ -58,6 +58,7 @@ func (p *Planner) begin(start time.Time) {
 		Reserved: min(p.rec.Reserved, theta), End: p.rec.End, Retries: p.rec.Retries,
 		Stretch: p.rec.Stretch, Extra: p.rec.Extra,
 		Attempts: p.rec.Attempts / 2, Failed: p.rec.Failed / 2}
+	p.rec.Share = p.rec.failureShare()
 	p.solved, p.spent, p.used, p.kept = false, 0, kindCounts{}, p.rec.Reserved
 	p.mending = false
 	for _, s := range p.sensors {
@@ -79,6 +80,7 @@ func (p *Planner) takeOver(now time.Time) {
 	attempts, failed := p.rec.Attempts, p.rec.Failed
 	p.rec = plan.rec
 	p.rec.Attempts, p.rec.Failed = attempts, failed
+	p.rec.Share = p.rec.failureShare()
 	p.solved, p.kept = true, max(0, p.rec.Reserved-p.used[visit.Poll]-p.used[visit.Probe])
 	p.spendAt = p.nextSpend(now)
 	p.drift = drift{since: now}
@@ -163,7 +165,7 @@ func (p *Planner) earliest(s *sensor, now time.Time) time.Time {
 		from = s.rec.NotBefore
 	}
 	if !s.rec.LastAttempt.IsZero() {
-		if gap := s.rec.LastAttempt.Add(p.par.Polling.MinGap); gap.After(from) {
+		if gap := s.rec.LastAttempt.Add(p.polling(s).MinGap); gap.After(from) {
 			from = gap
 		}
 	}
@@ -237,6 +239,9 @@ func (p *Planner) change(s *sensor, fs *fleet.Sensor, now time.Time) {
 	s.Sensor = fs
 	s.gen++
 	s.relist(moved, rates)
+	if s.rec.Polling != fs.Polling {
+		p.configure(s)
+	}
 	if plans {
 		s.forgetSilence()
 	}

@@ -176,11 +176,11 @@ func (p *Planner) track(s *sensor, o visit.Outcome, now time.Time) {
 	case o.Contact:
 		s.rec.Search = nil
 		if s.rec.Tracker == nil && !s.rec.Unreachable {
-			s.rec.Tracker = dpt.NewTracker(p.par.Polling, o.Started)
+			s.rec.Tracker = dpt.NewTracker(p.polling(s), o.Started)
 			s.rec.Tracker.Observe(o)
 		}
 	case s.rec.Search == nil && s.rec.Failures >= maxUnanswered:
-		s.rec.Search = dpt.NewSearch(p.par.Polling, o.Ended, s.seed())
+		s.rec.Search = dpt.NewSearch(p.polling(s), o.Ended, s.seed())
 	}
 }
 
@@ -214,7 +214,7 @@ func (p *Planner) evidence(s *sensor, o visit.Outcome) {
 	s.rec.Mid = true
 	if s.rec.Silent >= maxSilent {
 		s.rec.Unreachable = true
-		s.rec.Search = dpt.NewSearch(p.par.Polling, o.Ended, s.seed())
+		s.rec.Search = dpt.NewSearch(p.polling(s), o.Ended, s.seed())
 	}
 }
 

@@ -173,10 +173,13 @@ func (p *Planner) join(fs *fleet.Sensor, rec *Record, now time.Time) {
 	s := &sensor{Sensor: fs, rec: rec, pos: [4]int{absent, absent, absent, absent}}
 	if rec != nil {
 		rec.notAfter(now)
-		p.configure(rec)
+		if p.retuned || rec.Polling != fs.Polling {
+			p.configure(s)
+		}
 		s.relist(fs.URI != rec.URI, fs.Rate != rec.Rate.Prior || fs.RateFixed != rec.Rate.Fixed)
 	} else {
-		s.rec = &Record{URI: fs.URI, Since: now, Rate: NewRate(fs.Rate, fs.RateFixed), Planned: fs.Rate}
+		s.rec = &Record{URI: fs.URI, Since: now, Rate: NewRate(fs.Rate, fs.RateFixed), Planned: fs.Rate,
+			Polling: fs.Polling}
 	}
 	if !s.rec.Range.Equal(p.rec.Range) {
 		s.rec.Used, s.rec.Kinds, s.rec.Instants, s.rec.Range = 0, kindCounts{}, nil, p.rec.Range
@@ -188,17 +191,15 @@ func (p *Planner) join(fs *fleet.Sensor, rec *Record, now time.Time) {
 	p.sensors = append(p.sensors, s)
 }
 
-// configure lets a restored tracker go on with parameters that have changed
-// since; with unchanged ones it goes on exactly as before.
-func (p *Planner) configure(rec *Record) {
-	if !p.retuned {
-		return
+// configure lets a tracker go on with parameters that have changed since it was made;
+// with unchanged ones it goes on exactly as before.
+func (p *Planner) configure(s *sensor) {
+	s.rec.Polling = s.Polling
+	if s.rec.Tracker != nil {
+		s.rec.Tracker.Configure(p.polling(s))
 	}
-	if rec.Tracker != nil {
-		rec.Tracker.Configure(p.par.Polling)
-	}
-	if rec.Search != nil {
-		rec.Search.Configure(p.par.Polling)
+	if s.rec.Search != nil {
+		s.rec.Search.Configure(p.polling(s))
 	}
 }
 
@@ -336,7 +337,7 @@ const firstLook = 10 * time.Millisecond
 // holds the minimum gap and the sensor's cap on every path.
 func (p *Planner) nextPoll(s *sensor, now time.Time) (time.Time, visit.Kind, string) {
 	if s.rec.Tracker == nil && s.rec.Search == nil {
-		s.rec.Search = dpt.NewSearch(p.par.Polling, now, s.seed())
+		s.rec.Search = dpt.NewSearch(p.polling(s), now, s.seed())
 	}
 	var at time.Time
 	var why string
@@ -346,7 +347,7 @@ func (p *Planner) nextPoll(s *sensor, now time.Time) (time.Time, visit.Kind, str
 		at, why = s.rec.Tracker.Next(now, max(p.rec.Stretch, 1))
 		kind = visit.Poll
 	case s.rec.Visits == 0:
-		spread := min(p.par.Polling.Bootstrap, firstLook*time.Duration(len(p.sensors)))
+		spread := min(p.polling(s).Bootstrap, firstLook*time.Duration(len(p.sensors)))
 		at = s.rec.Since.Add(time.Duration(float64(spread) * float64(s.seed()>>11) / (1 << 53)))
 		why = "search: never asked before"
 	default:
@@ -356,7 +357,7 @@ func (p *Planner) nextPoll(s *sensor, now time.Time) (time.Time, visit.Kind, str
 		why = fmt.Sprintf("budget: gaps x%.2f; %s", p.rec.Stretch, why)
 	}
 	if !s.rec.LastAttempt.IsZero() {
-		if first := s.rec.LastAttempt.Add(p.par.Polling.MinGap); at.Before(first) {
+		if first := s.rec.LastAttempt.Add(p.polling(s).MinGap); at.Before(first) {
 			at = first
 		}
 	}
