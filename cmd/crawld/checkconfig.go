@@ -65,6 +65,9 @@ func (s *sources) fleet() (config.Config, *fleet.Fleet, []config.Refusal, error)
 		return c, nil, nil, err
 	}
 	f, refused, err := config.LoadSensors(patterns)
+	if err == nil {
+		err = config.CheckGroups(c.Groups, f, refused)
+	}
 	if err != nil {
 		return c, nil, nil, invalid(err)
 	}
@@ -109,7 +112,7 @@ func checkConfigCommand() *cobra.Command {
 				}
 			}
 			report := configReport{s.config, f.Len(), unknown, len(refused),
-				c.Planner.Theta(f.Len()), c.Data}
+				len(c.Groups), c.Planner.Theta(f.Len()), c.Data}
 			if output(cmd) == "json" {
 				return printJSON(cmd.OutOrStdout(), report)
 			}
@@ -118,6 +121,7 @@ func checkConfigCommand() *cobra.Command {
 				row("sensors", report.Sensors)
 				row("of them without a lasting sleep plan", report.Unknown)
 				row("refused", report.Refused)
+				row("groups", report.Groups)
 				row("budget per range", report.Budget)
 				row("data", report.Data)
 			})
@@ -159,6 +163,7 @@ type configReport struct {
 	Sensors int    `json:"sensors"`
 	Unknown int    `json:"unknown_sleep_plan"`
 	Refused int    `json:"refused"`
+	Groups  int    `json:"groups"`
 	Budget  int    `json:"budget"`
 	Data    string `json:"data"`
 }

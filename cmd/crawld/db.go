@@ -61,6 +61,7 @@ func checkTable(cmd *cobra.Command, r repository.Report) error {
 		row("versions", r.Versions)
 		row("bodies", r.Bodies)
 		row("visits", r.Visits)
+		row("snapshots of groups", r.Snapshots)
 		row("bytes", r.Bytes)
 		for _, p := range r.Problems {
 			row("problem", p)

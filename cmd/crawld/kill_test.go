@@ -19,6 +19,9 @@ import (
 const killConfig = `sensor_files: [list.yaml]
 planner: {range: 2s, budget: 15/sensor}
 log: {level: debug, format: json}
+groups:
+  - {id: three, members: [s00, s01, s02, s03, s04, s05, s06, s07], at_least: 3}
+  - {id: chain, members: [three, s08], at_least: 1}
 `
 
 const killedSensors = 40
@@ -33,6 +36,8 @@ type victim struct {
 	rng    *rand.Rand
 	shown  map[stored]bool // by any daemon so far
 	logged int             // of them by their logs
+
+	snapshots int // of groups, when last looked
 }
 
 func newVictim(t *testing.T, binary string) *victim {
@@ -46,7 +51,8 @@ func newVictim(t *testing.T, binary string) *victim {
 		list += fmt.Sprintf("  - {id: %s, uri: %q, rate: 20/s, sleep_plan: always_on}\n",
 			s.Name(), s.URI())
 	}
-	v := &victim{newSite(t, killConfig), binary, rand.New(rand.NewPCG(1, 2)), map[stored]bool{}, 0}
+	v := &victim{site: newSite(t, killConfig), binary: binary, rng: rand.New(rand.NewPCG(1, 2)),
+		shown: map[stored]bool{}}
 	v.write("list.yaml", list)
 	return v
 }
@@ -104,6 +110,7 @@ func (v *victim) lost() (missing []stored) {
 	if err != nil || len(report.Problems) > 0 {
 		v.t.Fatalf("check: %v %v", err, report.Problems)
 	}
+	v.snapshots = report.Snapshots
 	r, err := repository.Open(v.data(), repository.Options{ReadOnly: true})
 	if err != nil {
 		v.t.Fatal(err)
@@ -148,8 +155,9 @@ func TestKillLosesNothingStored(t *testing.T) {
 				i+1, len(v.shown), len(missing), missing)
 		}
 	}
-	if v.logged == 0 || len(v.shown) < killedSensors {
-		t.Errorf("only %d descriptions were shown, %d logged", len(v.shown), v.logged)
+	if v.logged == 0 || len(v.shown) < killedSensors || v.snapshots < 10 {
+		t.Errorf("only %d descriptions were shown, %d logged, %d snapshots of groups", len(v.shown),
+			v.logged, v.snapshots)
 	}
 	t.Logf("%d kills, %d descriptions stored, none lost, ready again within %v",
 		kills, len(v.shown), slowest.Round(time.Millisecond))

@@ -46,7 +46,7 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"await": scriptAwait, "bed": scriptBed, "exits": scriptExits, "expand": scriptExpand,
+			"await": scriptAwait, "bed": scriptBed, "combined": scriptCombined, "exits": scriptExits, "expand": scriptExpand,
 			"fault": scriptFault, "lines": scriptLines, "metrics": scriptMetrics,
 			"port": scriptPort, "post": scriptPost,
 			"sensor": scriptSensor, "serves": scriptServes, "shape": scriptShape,

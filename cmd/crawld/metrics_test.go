@@ -29,8 +29,8 @@ func metricNames(text string) []string {
 		}
 		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
 			family := m[1]
-			if _, ok := types[family]; !ok {
-				family = strings.TrimSuffix(family, "_bucket")
+			if _, ok := types[family]; !ok { // of a histogram: _bucket, _sum or _count
+				family = family[:strings.LastIndexByte(family, '_')]
 			}
 			if l[1] == "le" || strings.HasSuffix(l[1], "version") {
 				l[2] = "*"

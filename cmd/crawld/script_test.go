@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/crawld/crawld/internal/app"
+	"github.com/crawld/crawld/internal/linkformat"
 	"github.com/crawld/crawld/internal/sleepplan"
 	"github.com/crawld/crawld/internal/testbed"
 )
@@ -47,14 +48,18 @@ func scriptBed(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// scriptSensor switches one off or on again: sensor stop|start name.
+// scriptSensor switches one off or on again, or makes its description change: sensor
+// stop|start|publish name.
 func scriptSensor(ts *testscript.TestScript, _ bool, args []string) {
 	s := sensorOf(ts, args[1])
-	if args[0] == "stop" {
+	switch args[0] {
+	case "stop":
 		ts.Check(s.Stop())
-		return
+	case "publish":
+		s.Publish()
+	default:
+		ts.Check(s.Start())
 	}
-	ts.Check(s.Start())
 }
 
 // scriptUnasked expects that no datagram reached a sensor: unasked name.
@@ -86,6 +91,27 @@ func scriptServes(ts *testscript.TestScript, _ bool, args []string) {
 	body, ok := d.await(path, func(body string) bool { return body == want })
 	if !ok {
 		ts.Fatalf("stored of %s:\n%s\nit serves\n%s", args[1], body, want)
+	}
+}
+
+// scriptCombined waits until the newest snapshot of a group has every link that the
+// sensors serve, one sensor after the other, and no other: combined DATA GROUP name ...
+func scriptCombined(ts *testscript.TestScript, _ bool, args []string) {
+	var want []string
+	for _, name := range args[2:] {
+		s := sensorOf(ts, name)
+		for _, l := range linkformat.Parse(s.Body()).Links {
+			l.Target = "coap://" + s.Addr().String() + l.Target
+			want = append(want, string(l.Append(nil))+
+				fmt.Sprintf(`;anchor="coap://%s"`, s.Addr()))
+		}
+	}
+	d := overSocket(ts.MkAbs(args[0]))
+	body, ok := d.await("/api/v1/groups/"+args[1]+"/body", func(body string) bool {
+		return body == strings.Join(want, ",")
+	})
+	if !ok || len(want) < len(args) {
+		ts.Fatalf("stored of %s:\n%s\nits members serve\n%s", args[1], body, want)
 	}
 }
 

@@ -101,6 +101,11 @@ func (s *server) routes(mux *http.ServeMux) {
 	get("/api/v1/sensors/{id}/versions/{hash}/body", s.body)
 	get("/api/v1/sensors/{id}/body", s.body)
 	get("/api/v1/body", s.body)
+	get("/api/v1/groups", s.answer(s.groups))
+	get("/api/v1/groups/{id}", s.answer(s.group))
+	get("/api/v1/groups/{id}/versions", s.answer(s.snapshots))
+	get("/api/v1/groups/{id}/versions/{hash}/body", s.groupBody)
+	get("/api/v1/groups/{id}/body", s.groupBody)
 }
 
 // hardened puts on every answer what keeps a browser from doing more with it

@@ -13,6 +13,11 @@
 //	GET  /api/v1/sensors/{id}/versions/{hash}/body
 //	GET  /api/v1/sensors/{id}/body                    of the version in force
 //	GET  /api/v1/versions?id=   /api/v1/body?id=[&hash=]
+//	GET  /api/v1/groups               from, limit
+//	GET  /api/v1/groups/{id}
+//	GET  /api/v1/groups/{id}/versions                 before, limit
+//	GET  /api/v1/groups/{id}/versions/{hash}/body
+//	GET  /api/v1/groups/{id}/body                     the newest snapshot
 //
 // An id in a path is percent-encoded as one segment (url.PathEscape); the forms
 // with ?id= are for clients behind proxies that decode %2F, and for the ids "."

@@ -48,16 +48,21 @@ func shape(v any, path string, into map[string]bool) {
 // Field names and types of every answer, as clients decode them.
 func TestGoldenShapes(t *testing.T) {
 	d := newDaemon(t, testFleet(t))
+	d.group()
 	d.run(8 * time.Minute)
 	var each []string
 	for _, s := range d.fleet.All() {
 		each = append(each, "/api/v1/sensors?id="+url.QueryEscape(s.ID))
 	}
 	for name, targets := range map[string][]string{
-		"status":   {"/api/v1/status"},
-		"plan":     {"/api/v1/plan"},
-		"sensors":  {"/api/v1/sensors", "/api/v1/sensors?limit=1"},
-		"sensor":   each,
+		"status":  {"/api/v1/status"},
+		"plan":    {"/api/v1/plan"},
+		"sensors": {"/api/v1/sensors", "/api/v1/sensors?limit=1"},
+		"sensor":  each,
+		"groups":  {"/api/v1/groups", "/api/v1/groups?limit=1"},
+		"group":   {"/api/v1/groups/house", "/api/v1/groups/street"},
+		"group-versions": {"/api/v1/groups/house/versions",
+			"/api/v1/groups/house/versions?limit=1"},
 		"versions": {"/api/v1/sensors/50%25/versions", "/api/v1/sensors/50%25/versions?limit=1"},
 	} {
 		into := map[string]bool{}

@@ -159,6 +159,21 @@ func (d *daemon) run(length time.Duration) {
 	}
 }
 
+// group makes two groups, one of all sensors and one of it and of a sensor.
+func (d *daemon) group() {
+	d.t.Helper()
+	house := repository.Group{ID: "house", AtLeast: 1}
+	for _, s := range d.fleet.All() {
+		house.Members = append(house.Members, repository.Member{ID: s.ID, URI: s.URI})
+	}
+	street := repository.Group{ID: "street", AtLeast: 1, Members: []repository.Member{
+		{ID: "house", Group: true}, {ID: "never", URI: "coap://192.0.2.77/"}}}
+	groups := []repository.Group{street, house}
+	if err := d.repo.SetGroups(d.t.Context(), groups, d.now); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // step makes the next visit, or ends with false.
 func (d *daemon) step(end time.Time) bool {
 	d.t.Helper()

@@ -52,6 +52,12 @@ var routeTable = []struct {
 		200, 405, 405, 405},
 	{"/api/v1/sensors/{id}/body", "/api/v1/sensors/50%25/body", 200, 405, 405, 405},
 	{"/api/v1/body", "/api/v1/body?id=50%25", 200, 405, 405, 405},
+	{"/api/v1/groups", "/api/v1/groups", 200, 405, 405, 405},
+	{"/api/v1/groups/{id}", "/api/v1/groups/house", 200, 405, 405, 405},
+	{"/api/v1/groups/{id}/versions", "/api/v1/groups/house/versions", 200, 405, 405, 405},
+	{"/api/v1/groups/{id}/versions/{hash}/body", "/api/v1/groups/house/versions/GROUP/body",
+		200, 405, 405, 405},
+	{"/api/v1/groups/{id}/body", "/api/v1/groups/house/body", 200, 405, 405, 405},
 	{"", "/favicon.ico", 404, 404, 404, 404},
 	{"", "/api/v1/", 404, 404, 404, 404},
 	{"", "/api/v1/reload", 404, 404, 404, 404},
@@ -63,8 +69,13 @@ func TestAuthorisation(t *testing.T) {
 	d := newDaemon(t, testFleet(t))
 	d.run(10 * time.Minute)
 	hash := d.store("50%", d.now, []byte("</x>"), 40)
+	d.group()
+	snapshots, err := d.repo.Snapshots("house", time.Time{}, 1)
+	if err != nil || len(snapshots) != 1 {
+		t.Fatal(snapshots, err)
+	}
 	for _, route := range routeTable {
-		target := strings.Replace(route.target, "HASH", hash, 1)
+		target := strings.NewReplacer("HASH", hash, "GROUP", snapshots[0].Hash).Replace(route.target)
 		for i, peer := range peers {
 			want := map[string]int{"GET": route.ok, "HEAD": route.ok, "POST": route.posts,
 				"PUT": route.puts, "DELETE": 405}

@@ -23,6 +23,11 @@ type versionRow struct {
 	Links   int       `json:"links"`
 }
 
+func newVersionRow(v repository.Version) versionRow {
+	return versionRow{At: v.At, Hash: v.Hash, Size: v.Size, Format: v.Format, ETag: v.ETag,
+		Verdict: v.Verdict, Links: v.Links}
+}
+
 type versionList struct {
 	Versions []versionRow `json:"versions"` // newest first
 	Next     string       `json:"next"`     // goes into before
@@ -48,8 +53,7 @@ func (s *server) versions(r *http.Request) (any, error) {
 	}
 	list := versionList{Versions: make([]versionRow, len(rows))}
 	for i, v := range rows {
-		list.Versions[i] = versionRow{At: v.At, Hash: v.Hash, Size: v.Size, Format: v.Format,
-			ETag: v.ETag, Verdict: v.Verdict, Links: v.Links}
+		list.Versions[i] = newVersionRow(v)
 	}
 	if len(rows) == limit {
 		last := rows[limit-1].At
@@ -86,17 +90,24 @@ func (s *server) body(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v, err := s.version(r.Context(), id, hash)
-	if err == nil {
-		var body []byte
-		if body, err = s.o.Repo.Body(v.Hash); err == nil {
-			serveBody(w, r, v, body)
-			return
-		}
-		if errors.Is(err, repository.ErrNotFound) {
-			err = faultf(http.StatusNotFound, "%v", err)
-		}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
 	}
-	s.refuse(w, r, err)
+	s.stored(w, r, v)
+}
+
+// stored answers with the body of a version.
+func (s *server) stored(w http.ResponseWriter, r *http.Request, v repository.Version) {
+	body, err := s.o.Repo.Body(v.Hash)
+	switch {
+	case errors.Is(err, repository.ErrNotFound):
+		s.refuse(w, r, faultf(http.StatusNotFound, "%v", err))
+	case err != nil:
+		s.refuse(w, r, err)
+	default:
+		serveBody(w, r, v, body)
+	}
 }
 
 // version finds the sensor's version with that hash, or the one in force where

@@ -61,6 +61,7 @@ type App struct {
 	flagged  bool              // o.Patterns are not the configuration's
 	fleet    atomic.Pointer[fleet.Fleet]
 	reloads  reloadMetrics
+	groups   groupMetrics
 	cleanups []cleanup
 }
 
@@ -82,20 +83,19 @@ func New(o Options) (_ *App, err error) {
 			a.close()
 		}
 	}()
-	f := o.Fleet
-	if f == nil {
-		a.flagged = !slices.Equal(o.Patterns, o.Config.SensorFiles)
-		a.tried = fingerprint(o.Patterns)
-		if f, err = a.loadFleet(o.Patterns); err != nil {
-			return nil, err
-		}
+	a.flagged = !slices.Equal(o.Patterns, o.Config.SensorFiles)
+	a.tried = fingerprint(o.Patterns)
+	l, err := a.load(o.Patterns, o.Config.Groups)
+	if err != nil {
+		return nil, err
 	}
-	a.fleet.Store(f)
+	a.fleet.Store(l.fleet)
 	par, err := Parameters(o.Config)
 	if err != nil {
 		return nil, err
 	}
-	a.repo, err = repository.Open(o.Config.Data, repository.Options{})
+	a.repo, err = repository.Open(o.Config.Data,
+		repository.Options{OnRepublish: a.republishedNow})
 	if errors.Is(err, repository.ErrCorrupt) {
 		return nil, fmt.Errorf("%w; nothing was changed: move the file aside to start anew, "+
 			"or put a copy in its place", err)
@@ -113,10 +113,10 @@ func New(o Options) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := planner.New(f, par, saved, now)
+	p, err := planner.New(l.fleet, par, saved, now)
 	if err != nil { // the sensors' records have been checked one by one
 		o.Log.Error("saved plan is unreadable, a new range starts", zap.Error(err))
-		if p, err = planner.New(f, par, planner.Saved{Sensors: saved.Sensors}, now); err != nil {
+		if p, err = planner.New(l.fleet, par, planner.Saved{Sensors: saved.Sensors}, now); err != nil {
 			return nil, err
 		}
 	}
@@ -124,6 +124,9 @@ func New(o Options) (_ *App, err error) {
 		SaveRange: a.saveRange, Log: o.Log, Metrics: a.registry, Grace: o.Grace,
 		Capacity: o.Config.Planner.Capacity, Workers: runtime.GOMAXPROCS(0), OnRange: o.OnRange})
 	a.register()
+	if err := a.setGroups(l.republished()); err != nil {
+		o.Log.Error("groups are not republished until the lists are reloaded", zap.Error(err))
+	}
 	return a, a.listen()
 }
 
@@ -149,26 +152,6 @@ func newClient(c config.Config) (*coapclient.Client, error) {
 			PerHost: c.Limits.PerHost, PerSubnet: c.Limits.PerSubnet},
 		Networks: coapclient.Networks{Allow: c.Networks.Allow, Deny: c.Networks.Deny},
 	})
-}
-
-// loadFleet reads the lists. Sensors of transports that are not spoken are left
-// out and named; the rest is crawled.
-func (a *App) loadFleet(patterns []string) (*fleet.Fleet, error) {
-	f, refused, err := config.LoadSensors(patterns)
-	if err != nil {
-		return nil, err
-	}
-	par, err := Parameters(a.o.Config)
-	if err != nil {
-		return nil, err
-	}
-	if err := planner.CheckPolling(f, par.Polling); err != nil {
-		return nil, err
-	}
-	for _, r := range refused {
-		a.o.Log.Warn("sensor refused", zap.String("uri", r.URI), zap.String("why", r.String()))
-	}
-	return f, nil
 }
 
 // listen opens the HTTP port and the control socket beside the data file.
@@ -279,6 +262,7 @@ func (a *App) register() {
 	build.Set(1)
 	a.registry.MustRegister(build)
 	a.reloads.register(a.registry)
+	a.groups.register(a.registry)
 	registerParts(a.registry, a.repo, a.client)
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,9 +35,9 @@ func (m *reloadMetrics) register(reg prometheus.Registerer) {
 }
 
 // Reload reads configuration and sensor lists again, all or nothing: on an error
-// the running fleet stays as it is. Unchanged sensors keep plan, budget and
-// tracker. Of the configuration only the sensor lists and the log's level take
-// effect; a change of any other key is said to need a restart.
+// the running fleet and its groups stay as they are. Unchanged sensors keep plan,
+// budget and tracker. Of the configuration only the sensor lists, the groups and the
+// log's level take effect; a change of any other key is said to need a restart.
 func (a *App) Reload(ctx context.Context) error {
 	a.reload.Lock()
 	defer a.reload.Unlock()
@@ -72,18 +73,19 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 		a.warnOfChanges(c)
 		changed = c
 	}
-	patterns := a.patterns(changed)
+	patterns, groups := a.patterns(changed), a.o.Config.Groups
+	if changed != nil {
+		groups = changed.Groups
+	}
 	a.tried = fingerprint(patterns)
-	next, err := a.loadFleet(patterns)
+	next, err := a.load(patterns, groups)
 	if err != nil {
 		return fleet.Diff{}, err
 	}
-	diff := fleet.Compare(a.fleet.Load(), next)
-	err = a.crawler.Do(ctx, func(p *planner.Planner, now time.Time) { p.Replace(next, now) })
-	if err != nil {
+	diff := fleet.Compare(a.fleet.Load(), next.fleet)
+	if err := a.replace(ctx, next); err != nil {
 		return fleet.Diff{}, err
 	}
-	a.fleet.Store(next)
 	a.o.Patterns = patterns
 	if changed != nil {
 		if level, err := zapcore.ParseLevel(changed.Log.Level); err == nil {
@@ -91,6 +93,20 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 		}
 	}
 	return diff, nil
+}
+
+// replace puts fleet and groups into force, or neither.
+func (a *App) replace(ctx context.Context, next listed) error {
+	before := a.repo.Groups()
+	if err := a.setGroups(next.republished()); err != nil {
+		return err
+	}
+	err := a.crawler.Do(ctx, func(p *planner.Planner, now time.Time) { p.Replace(next.fleet, now) })
+	if err != nil {
+		return errors.Join(err, a.setGroups(before))
+	}
+	a.fleet.Store(next.fleet)
+	return nil
 }
 
 // patterns are the lists to read: a flag wins over the configuration's.
@@ -108,7 +124,9 @@ func (a *App) warnOfChanges(c *config.Config) {
 	running.Data = written.Data // a flag may have overridden it
 	running.Web = written.Web
 	running.Log.Level = written.Log.Level // it takes effect
+	running.Groups = written.Groups       // they do too
 	if running.YAML() != written.YAML() {
-		a.o.Log.Warn("only sensor lists and log.level are reloaded; other changed keys need a restart")
+		a.o.Log.Warn("only sensor lists, groups and log.level are reloaded; " +
+			"other changed keys need a restart")
 	}
 }

@@ -45,6 +45,9 @@ func (a *App) restore(now time.Time) (planner.Saved, error) {
 
 func (a *App) store(o visit.Outcome, record []byte, done func(error)) {
 	a.repo.StoreAsync(repository.Write{Outcome: o, Record: record}, func(err error) {
+		if err == nil {
+			a.groups.visited(o)
+		}
 		if err == nil && o.Result == visit.Described {
 			a.o.Log.Debug("stored", zap.String("sensor", o.Sensor), zap.String("hash", o.Hash))
 		}

@@ -58,6 +58,7 @@ type Config struct {
 	Data        string   // the database file; a relative path is the working directory's
 	Planner     Planner
 	Polling     Polling
+	Groups      []Group // in the file's order; nil = none
 	Web         Web
 	Networks    Networks
 	Limits      Limits

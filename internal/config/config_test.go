@@ -1,10 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -73,6 +73,9 @@ planner: {range: 1d12h, budget: 0.5/sensor, end: carry, guard: 1500ms, candidate
   step: 2s, tick: 500ms, capacity: 90/min}
 polling: {policy: fixed, bootstrap: 1m, min_gap: 1s, max_gap: 0.5d, price: 9s, sd: raw,
   desync: 1s, publish_times: false}
+groups:
+- {at_least: 1, id: a.b-c_1, members: [x, "coap://h/ y"]}
+- {id: all, members: [a.b-c_1, 7]}
 web: {listen: ":0"}
 networks: {allow: [10.0.0.0/8], deny: ["2001:db8::/32"]}
 limits: {body: 1MiB, blocks: 7, block_min: 16, progress: 3s, per_host: 1, per_subnet: 2}
@@ -93,6 +96,8 @@ log:
 		Polling: Polling{Policy: PolicyFixed, Bootstrap: time.Minute, MinGap: time.Second,
 			MaxGap: 12 * time.Hour, Price: 9 * time.Second, SD: SDRaw, Desync: time.Second,
 			PublishTimes: PublishFalse},
+		Groups: []Group{{ID: "a.b-c_1", Members: []string{"x", "coap://h/ y"}, AtLeast: 1},
+			{ID: "all", Members: []string{"a.b-c_1", "7"}, AtLeast: 2}},
 		Web: Web{":0"},
 		Networks: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 			[]netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
@@ -212,6 +217,13 @@ func drawConfig(t *rapid.T) Config {
 	} else {
 		c.Polling.PollsPerPublication = 0.05 + float64(gap.Draw(t, "load"))/64
 	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "groups") {
+		id := rapid.StringMatching(`[ -~é]{1,9}`)
+		g := Group{ID: fmt.Sprintf("g%d", i),
+			Members: rapid.SliceOfNDistinct(id, 1, 5, rapid.ID).Draw(t, "members")}
+		g.AtLeast = rapid.IntRange(1, len(g.Members)).Draw(t, "at least")
+		c.Groups = append(c.Groups, g)
+	}
 	c.Web.Listen = "[::1]:8080"
 	c.Networks.Deny = []netip.Prefix{
 		netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("0.0.0.0/0")}
@@ -243,6 +255,7 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 	c.Polling = Polling{Policy: PolicyFixed, Bootstrap: time.Minute, MinGap: time.Second,
 		MaxGap: 2 * time.Hour, Price: time.Second, SD: SDRaw, Desync: time.Minute,
 		PublishTimes: PublishTrue}
+	c.Groups = []Group{{ID: "g", Members: []string{"a", "b"}, AtLeast: 1}}
 	c.Web.Listen = ":1"
 	any4 := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	c.Networks, c.Limits = Networks{any4, any4}, Limits{1024, 2, 16, time.Second, 3, 4}
@@ -250,11 +263,11 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 	lines := strings.SplitAfter(strings.TrimSuffix(c.YAML(), "\n"), "\n")
 	for i, line := range lines {
 		cut := strings.Join(lines[:i], "") + strings.Join(lines[i+1:], "")
-		if got, err := Parse(c.Path, []byte(cut)); err == nil && reflect.DeepEqual(*got, c) {
+		if got, err := Parse(c.Path, []byte(cut)); err == nil && cmp.Equal(*got, c, byPrefix) {
 			t.Errorf("without %q the config is the same", line)
 		}
 	}
-	if got, err := Parse(c.Path, []byte(c.YAML())); err != nil || !reflect.DeepEqual(*got, c) {
+	if got, err := Parse(c.Path, []byte(c.YAML())); err != nil || !cmp.Equal(*got, c, byPrefix) {
 		t.Errorf("with all lines it is not: %v", err)
 	}
 }

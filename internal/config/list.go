@@ -54,7 +54,7 @@ func (l *list) line(line, col int, uri string) {
 	normal, err := normalURI(uri)
 	switch {
 	case errors.Is(err, fleet.ErrTransport):
-		l.refuse(line, uri, err)
+		l.refuse(line, uri, uri, err)
 	case err != nil:
 		l.d.add(line, col, "", "%s", uriProblem(err))
 	case checkID(uri) != "":

@@ -74,6 +74,7 @@ func (c *Config) fields() fields {
 		"data":         func(v value) { v.text(&c.Data, "a file such as crawld.db") },
 		"planner":      func(v value) { v.mapping(c.Planner.fields()) },
 		"polling":      func(v value) { v.mapping(pollingFields(&c.Polling)) },
+		"groups":       c.groups,
 		"web":          func(v value) { v.mapping(fields{"listen": c.Web.listen}) },
 		"networks": func(v value) {
 			v.mapping(fields{"allow": prefixes(&c.Networks.Allow), "deny": prefixes(&c.Networks.Deny)})

@@ -20,6 +20,7 @@ import (
 type Refusal struct {
 	File string
 	Line int
+	ID   string // as it would have been
 	URI  string // as listed
 	Msg  string // what is wrong
 }
@@ -148,8 +149,8 @@ func (l *list) add(s fleet.Sensor, key string, line, col int) {
 	l.sensors = append(l.sensors, s)
 }
 
-func (l *list) refuse(line int, uri string, err error) {
-	l.refused = append(l.refused, Refusal{l.d.file, line, uri, err.Error()})
+func (l *list) refuse(line int, id, uri string, err error) {
+	l.refused = append(l.refused, Refusal{l.d.file, line, id, uri, err.Error()})
 }
 
 func newSensor() fleet.Sensor {
@@ -198,7 +199,7 @@ func (l *list) locate(uri, id value, s fleet.Sensor, before int) {
 	normal, err := normalURI(listed)
 	switch {
 	case errors.Is(err, fleet.ErrTransport):
-		l.refuse(uri.node.Line, listed, err)
+		l.refuse(uri.node.Line, s.ID, listed, err)
 	case err != nil:
 		uri.fail("%s", uriProblem(err))
 	case before == l.d.count():

@@ -33,6 +33,7 @@ func (c *Config) YAML() string {
 	}
 	line("  sd: %s\n  desync: %s\n  publish_times: %s", c.Polling.SD,
 		formatDuration(c.Polling.Desync), c.Polling.PublishTimes)
+	line("groups: [%s]", join(c.Groups, Group.text))
 	line("web:\n  listen: %s", quote(c.Web.Listen))
 	line("networks:\n  allow: [%s]\n  deny: [%s]",
 		join(c.Networks.Allow, quotePrefix), join(c.Networks.Deny, quotePrefix))
@@ -42,6 +43,11 @@ func (c *Config) YAML() string {
 	line("  per_host: %d\n  per_subnet: %d", l.PerHost, l.PerSubnet)
 	line("log:\n  level: %s\n  format: %s", c.Log.Level, c.Log.Format)
 	return b.String()
+}
+
+func (g Group) text() string {
+	return fmt.Sprintf("{id: %s, members: [%s], at_least: %d}", quote(g.ID),
+		join(g.Members, quote), g.AtLeast)
 }
 
 func (p Planner) budgetText() string {

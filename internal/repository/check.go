@@ -19,11 +19,12 @@ type Report struct {
 	Instance      string `json:"instance"` // hex id, made with the file
 	SchemaVersion int    `json:"schema_version"`
 
-	Sensors  int   `json:"sensors"`
-	Versions int   `json:"versions"`
-	Bodies   int   `json:"bodies"`
-	Visits   int   `json:"visits"`
-	Bytes    int64 `json:"bytes"` // of the file
+	Sensors   int   `json:"sensors"`
+	Versions  int   `json:"versions"`
+	Bodies    int   `json:"bodies"`
+	Visits    int   `json:"visits"`
+	Snapshots int   `json:"snapshots"` // of groups
+	Bytes     int64 `json:"bytes"`     // of the file
 
 	Problems []string `json:"problems"`
 }
@@ -31,7 +32,8 @@ type Report struct {
 // Check reads the whole file under a shared lock and writes nothing. It
 // verifies bbolt's structure, by its own reading and by bbolt's, and of the rows
 // that every body has its hash, that versions and latest lead to a body, that
-// every visit and state can be read and that the counts are right.
+// snapshots lead to one and to all they are made of, that every visit and state can
+// be read and that the counts are right.
 //
 // Damage is told in Problems. An error means that the file could not be looked
 // at: it is missing, locked (ErrLocked) or of another version (ErrVersion).
@@ -90,7 +92,11 @@ func (k *checker) bucket(name string) *bbolt.Bucket { return k.tx.Bucket([]byte(
 // each counts the rows of a bucket and reports those that fail.
 func (k *checker) each(name string, row func(key, value []byte) error) int {
 	n := 0
-	c := k.bucket(name).Cursor()
+	b := k.bucket(name)
+	if b == nil {
+		return 0 // snapshots, before the first one
+	}
+	c := b.Cursor()
 	for key, value := c.First(); key != nil; key, value = c.Next() {
 		n++
 		if err := row(key, value); err != nil {
@@ -118,6 +124,7 @@ func (k *checker) check(tx *bbolt.Tx) error {
 	if k.visits != r.Visits {
 		k.problem("state: counts %d visits, there are %d", k.visits, r.Visits)
 	}
+	r.Snapshots = k.each("snapshots", k.snapshot)
 	k.each("plans", func(key, _ []byte) error {
 		if len(key) != timeLen {
 			return errors.New("not an instant")
@@ -152,10 +159,48 @@ func (k *checker) version(key, value []byte) error {
 	if err != nil {
 		return err
 	}
+	return k.stored("sensor", v, sum)
+}
+
+// stored verifies that a version's body is there.
+func (k *checker) stored(of string, v Version, sum [32]byte) error {
 	if row := k.bucket("bodies").Get(sum[:hashLen]); !bytes.HasPrefix(row, sum[hashLen:]) {
-		return fmt.Errorf("sensor %q: body %s is not stored", sensor, v.Hash)
+		return fmt.Errorf("%s %q: body %s is not stored", of, v.Sensor, v.Hash)
 	}
 	return nil
+}
+
+// snapshot verifies that a group's snapshot leads to its body and to its parts.
+func (k *checker) snapshot(key, value []byte) error {
+	group, at, err := cutSensorTime(key)
+	if err != nil {
+		return err
+	}
+	s, err := decodeSnapshot(group, at, value)
+	if err != nil {
+		return err
+	}
+	sum, err := parseHash(s.Hash)
+	if err == nil {
+		err = k.stored("group", s.Version, sum)
+	}
+	for _, p := range s.Parts {
+		bucket, held := "versions", func(row []byte) (Version, error) {
+			return decodeVersion(p.ID, p.At, row)
+		}
+		if p.Group {
+			bucket, held = "snapshots", func(row []byte) (Version, error) {
+				s, err := decodeSnapshot(p.ID, p.At, row)
+				return s.Version, err
+			}
+		}
+		v, bad := held(k.bucket(bucket).Get(rowKey(sensorKey(p.ID), p.At.UnixMicro())))
+		if bad != nil || v.Hash != p.Hash {
+			err = errors.Join(err, fmt.Errorf("group %q: its part %q of %v is not in %s", group, p.ID,
+				p.At, bucket))
+		}
+	}
+	return err
 }
 
 func (k *checker) latest(key, value []byte) error {

@@ -64,16 +64,26 @@ func (r *Repository) commit(group []*op) error {
 				return err
 			}
 		}
+		if err := t.republish(); err != nil {
+			return err
+		}
 		return t.putCounts(*r.known.Load())
 	})
 	if err != nil {
 		return err
 	}
 	r.known.Store(&t.counts)
+	r.groups.Store(t.groups)
 	r.stats.commits.Add(1)
 	r.stats.writes.Add(uint64(len(group)))
 	r.stats.unreadable.Add(t.unreadable)
+	r.stats.mismatches.Add(t.mismatches)
 	r.stats.largest.Store(max(r.stats.largest.Load(), uint64(len(group))))
+	if r.opts.OnRepublish != nil {
+		for _, p := range t.republished {
+			r.opts.OnRepublish(p)
+		}
+	}
 	return nil
 }
 

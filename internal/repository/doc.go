@@ -23,6 +23,8 @@
 //	└── sensor | time   -> pack(visit.Outcome)   the last Options.KeepVisits
 //	plans
 //	└── time            -> crawl plan, opaque    the last few range starts
+//	snapshots                                    made with the first snapshot
+//	└── group | time    -> version row | event | parts      one per republication
 //
 // Key parts:
 //
@@ -34,9 +36,28 @@
 //	hash16   first 16 bytes of the SHA-256 of the raw body. The other 16 are in
 //	         the body row, all 32 in the version row, and both are verified
 //
-// A sensor's rows stay when it leaves the fleet. Later buckets (index, cells,
-// events) go beside these: opening creates no bucket and passes over those it
-// does not know, so they come with the schema version that first writes them.
+//	group    the id of a group, written as a sensor's is
+//	event    int64 microseconds, the newest event behind the snapshot
+//	parts    what it is made of: kind | id | time | hash of each member's version, or
+//	         of its snapshot where the member is a group
+//
+// A sensor's rows stay when it leaves the fleet, a group's when it is configured
+// no more. Later buckets (index, cells, events) go beside these: opening creates no
+// bucket and passes over those it does not know, so they come with the schema
+// version that first writes them, or, like snapshots, when they are first needed.
+//
+// # Groups
+//
+// A group is republished in the transaction that completes its condition: when that
+// many of its members have a version in force that is no part of its newest
+// snapshot. What a group lacks is thus read off the rows; there is no state beside
+// them that a crash could leave behind. A transaction makes at most one snapshot of
+// a group, with the newest versions it leaves in force, and a group's snapshots are
+// in the order of their times even where the clock was set back. A snapshot's body,
+// in link format and stored once by its hash like any other, has the links of all
+// members that are described, each absolute (linkformat.Link.Absolute); a description
+// in another format is one link to where it was fetched, and a snapshot stands as it
+// is in those of the groups it is a member of.
 //
 // # Durability
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,6 +44,11 @@ func child(mode, path, from string) error {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		return r.Close()
 	}
+	if mode == "groups" {
+		if err := r.SetGroups(context.Background(), numberedGroups(), epoch); err != nil {
+			return err
+		}
+	}
 	first, err := strconv.ParseInt(from, 10, 64)
 	if err != nil {
 		return err
@@ -74,6 +80,10 @@ func storeNext(r *Repository, mode string, seq *atomic.Int64) error {
 			return err
 		}
 		_, err := fmt.Printf("%d\n", n)
+		if mode == "late" {
+			err = errors.Join(err, r.SetGroups(context.Background(), numberedGroups(), epoch),
+				r.SetGroups(context.Background(), nil, epoch))
+		}
 		return err
 	}
 	last := seq.Add(ahead)

@@ -41,6 +41,9 @@ type Options struct {
 	ReadOnly   bool          // shared lock, creates and writes nothing
 	KeepVisits int           // visits kept per sensor, default 50
 	MaxSize    int64         // bytes the file may grow to; 0 = no limit
+	// OnRepublish is called after the commit, on the goroutine that writes: it must be
+	// quick and must not wait for a commit. nil: nobody is told.
+	OnRepublish func(Republication)
 }
 
 const (
@@ -83,6 +86,8 @@ type Repository struct {
 	stuck atomic.Bool
 	stats counters
 	known atomic.Pointer[counts] // as committed
+
+	groups atomic.Pointer[grouping] // never nil
 }
 
 // bolt is an open bbolt file together with its handle, through which structure
@@ -114,6 +119,7 @@ func Open(path string, o Options) (*Repository, error) {
 	}
 	r := &Repository{path: path, opts: o, bolt: b, stopped: make(chan struct{})}
 	r.queue.init()
+	r.groups.Store(&grouping{})
 	if r.codec, err = newCodec(); err == nil {
 		err = r.view(r.loadCounts)
 	}

@@ -176,7 +176,11 @@ func (r *Repository) page(bucket, sensor string, before time.Time, limit int,
 	}
 	prefix := sensorKey(sensor)
 	return r.view(func(tx *bbolt.Tx) error {
-		c := tx.Bucket([]byte(bucket)).Cursor()
+		b := tx.Bucket([]byte(bucket))
+		if b == nil {
+			return nil // snapshots, before the first one
+		}
+		c := b.Cursor()
 		k, v := c.Seek(olderThan(prefix, before))
 		for n := 0; n < limit && bytes.HasPrefix(k, prefix); n++ {
 			_, at, err := cutSensorTime(k)

@@ -25,6 +25,12 @@ type transaction struct {
 	keep                           int
 	counts                         counts
 	unreadable                     uint64 // rows that were damaged and have been replaced
+
+	shelf
+	groups      *grouping
+	due         map[int]occasion // groups to look at, by index
+	republished []Republication
+	mismatches  uint64 // bodies that were left out of a snapshot
 }
 
 func (r *Repository) transaction(tx *bbolt.Tx) *transaction {
@@ -33,6 +39,7 @@ func (r *Repository) transaction(tx *bbolt.Tx) *transaction {
 		meta: b("meta"), latest: b("latest"), versions: b("versions"), bodies: b("bodies"),
 		state: b("state"), visits: b("visits"), plans: b("plans"),
 		keep: r.opts.KeepVisits, counts: *r.known.Load(),
+		shelf: shelf{r.codec, tx}, groups: r.groups.Load(), due: map[int]occasion{},
 	}
 }
 
@@ -40,9 +47,12 @@ func (r *Repository) transaction(tx *bbolt.Tx) *transaction {
 func (o *outcomeRow) apply(t *transaction) error {
 	s := t.stateOf(o.key)
 	if o.success {
-		confirmed, err := t.success(o)
+		confirmed, changed, err := t.success(o)
 		if err != nil {
 			return err
+		}
+		if changed {
+			t.touched(false, o.sensor, o.occasion(s.verified))
 		}
 		if confirmed {
 			s.verified = o.at
@@ -67,24 +77,34 @@ func (o *outcomeRow) apply(t *transaction) error {
 	return t.state.Put(o.key, s.encode())
 }
 
+// occasion is when a new version was made and when the event behind it was: at the
+// newest publish time it tells, if that is later than the last success, which did not show
+// it, else at its own instant.
+func (o *outcomeRow) occasion(verified int64) occasion {
+	if verified == never || o.published <= verified || o.published > o.at {
+		return occasion{o.at, o.at}
+	}
+	return occasion{o.at, o.published}
+}
+
 // success stores what a success brings and reports whether it confirms the
-// version in force.
-func (t *transaction) success(o *outcomeRow) (confirmed bool, err error) {
+// version in force, and whether it made that version.
+func (t *transaction) success(o *outcomeRow) (confirmed, changed bool, err error) {
 	inForce, known := t.hashInForce(o.key)
 	same := known && bytes.Equal(inForce, o.sum[:hashLen])
 	if o.body == nil {
-		return known && (same || !o.named), nil
+		return known && (same || !o.named), false, nil
 	}
 	if err := t.putBody(o); err != nil || same {
-		return same, err
+		return same, false, err
 	}
 	at, err := putFree(t.versions, o.key, o.at, o.version)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	t.counts.versions++
 	row := append(appendTime(make([]byte, 0, latestLen), at), o.sum[:hashLen]...)
-	return true, t.latest.Put(o.key, row)
+	return true, true, t.latest.Put(o.key, row)
 }
 
 // putBody stores a body unless it is there. A row under its hash that is not

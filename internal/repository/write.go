@@ -36,7 +36,8 @@ const saveChunk = 20000
 // A success with a body stores the body, once for all sensors that have it. If
 // it differs from the version in force it becomes the next one. A success moves
 // Latest.Verified, unless it confirms a hash that is not the one in force. Every
-// outcome goes to the visits. All of it and the record is one transaction.
+// outcome goes to the visits. All of it, the record, and the snapshots of groups whose
+// condition a new version completes, is one transaction.
 //
 // The instant of all rows is Outcome.Ended, where that is zero Started, else At.
 // A second row of a sensor in one microsecond moves to the next free one.
@@ -164,17 +165,19 @@ func checkSensor(id string) error {
 
 // outcomeRow is a Write as its rows.
 type outcomeRow struct {
-	key     []byte // sensor
-	at      int64  // microseconds
-	success bool
-	result  visit.Result
-	sum     [32]byte
-	body    []byte // row of bodies; nil = the outcome brings none
-	named   bool   // sum is set: by the body, or by what was confirmed
-	etag    []byte
-	version []byte // row of versions; nil = the outcome brings no body
-	visit   []byte // row of visits
-	record  []byte
+	sensor    string
+	key       []byte // sensor
+	at        int64  // microseconds
+	published int64  // the newest publish time it tells, microseconds; never = none
+	success   bool
+	result    visit.Result
+	sum       [32]byte
+	body      []byte // row of bodies; nil = the outcome brings none
+	named     bool   // sum is set: by the body, or by what was confirmed
+	etag      []byte
+	version   []byte // row of versions; nil = the outcome brings no body
+	visit     []byte // row of visits
+	record    []byte
 }
 
 func (r *Repository) prepare(w Write) (*outcomeRow, error) {
@@ -182,8 +185,12 @@ func (r *Repository) prepare(w Write) (*outcomeRow, error) {
 	if err := checkSensor(o.Sensor); err != nil {
 		return nil, err
 	}
-	row := &outcomeRow{key: sensorKey(o.Sensor), at: instant(o).UnixMicro(), result: o.Result,
-		success: o.Result.Success(), etag: o.NewETag, record: w.Record}
+	row := &outcomeRow{sensor: o.Sensor, key: sensorKey(o.Sensor), at: instant(o).UnixMicro(),
+		published: never, result: o.Result, success: o.Result.Success(), etag: o.NewETag,
+		record: w.Record}
+	for _, at := range o.PublishedAt {
+		row.published = max(row.published, at.UnixMicro())
+	}
 	if err := r.prepareBody(row, &o); err != nil {
 		return nil, err
 	}
