@@ -29,7 +29,8 @@ same output on any machine.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(easicrawlCommand(), casestudyCommand(), rollingCommand(), onlineCommand())
+	cmd.AddCommand(easicrawlCommand(), casestudyCommand(), rollingCommand(), onlineCommand(),
+		pollingCommand())
 	return cmd
 }
 

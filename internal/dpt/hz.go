@@ -12,6 +12,9 @@ import (
 //
 // It needs publish instants. Fed with detection times it runs away: a look that finds
 // something at once never learns how late it was. So it refuses them and says so.
+//
+// Its JSON is what a restart needs, 2 to 4 KB: 99 gaps, 100 residuals of each of the four
+// filters and the plan, each list in base64 (see series).
 type hz struct {
 	Params   hzParams  `json:"l"`
 	At       int64     `json:"a"`           // last look
@@ -95,9 +98,7 @@ func (p hzParams) check() error {
 // hit drops instants that are not after the newest known one or that lie in the future.
 // If none is left the hit is as good as one without publish times.
 func (h *hz) hit(at int64, published []int64, exact bool) {
-	if at < h.Last { // the clock was set back
-		h.forget()
-	}
+	h.setBack(at)
 	h.At = at
 	polls := h.Misses + 1
 	h.Misses = 0
@@ -119,9 +120,7 @@ func (h *hz) hit(at int64, published []int64, exact bool) {
 // miss takes the next instant of the plan. The plan holds until the next hit, since its
 // costs are those of the tail that is left.
 func (h *hz) miss(at, rtt int64) {
-	if at < h.Last { // the clock was set back
-		h.forget()
-	}
+	h.setBack(at)
 	h.At = at
 	h.Misses++
 	rtt = min(rtt, h.Params.MaxGap)
@@ -132,11 +131,12 @@ func (h *hz) miss(at, rtt int64) {
 func (h *hz) due() int64    { return h.Due }
 func (h *hz) refused() bool { return h.Refused }
 
-// forget begins anew, prices and parameters apart.
-func (h *hz) forget() {
-	*h = hz{
-		Params: h.Params, At: h.At, RTT: h.RTT, Chain: newHZChain(),
-		Price: h.Price, PollsSum: h.PollsSum, PubsSum: h.PubsSum,
+// setBack takes a crawler's clock that stands before the newest publication: when that
+// was is not known any more, nor the phase.
+func (h *hz) setBack(at int64) {
+	if h.Count > 0 && at < h.Last {
+		h.Last, h.Refused = at, true
+		h.Looks, h.By = nil, nil
 	}
 }
 

@@ -273,7 +273,7 @@ func TestHZOddStates(t *testing.T) {
 			t.Fatalf("state %d: %v from %s", i, err, before)
 		}
 	}
-	if passed < hzTrials(200, 3500) {
+	if passed < hzTrials(180, 3000) {
 		t.Errorf("only %d states pass", passed)
 	}
 }

@@ -87,8 +87,8 @@ func (c hzChain) pfs() float64 { return c.FS / (c.FS + c.FF) }
 func (c hzChain) share() float64 { return c.pfs() / (1 - c.pss() + c.pfs()) }
 
 // publication takes the instant t, later than Last, and reports whether it ended an
-// outage. blind says that publications in between were not seen: the phase is all it
-// tells then.
+// outage. blind says that publications in between were not seen: it tells no more than
+// the phase then.
 func (h *hz) publication(t int64, blind bool) (outage bool) {
 	gap := t - h.Last
 	h.Last = t
@@ -107,7 +107,7 @@ func (h *hz) publication(t int64, blind bool) (outage bool) {
 	d := math.Round((float64(gap) - h.Filters.base()) / h.Lambda)
 	switch {
 	case blind:
-		h.rephase(float64(gap), d)
+		h.restart()
 		return false
 	case d > maxEpochs:
 		h.outage(gap)
@@ -120,14 +120,11 @@ func (h *hz) publication(t int64, blind bool) (outage bool) {
 	return d > maxEpochs
 }
 
-// rephase moves on by d epochs without learning from them.
-func (h *hz) rephase(gap, d float64) {
-	h.Window = 0
+// restart counts the epochs from the newest publication.
+func (h *hz) restart() {
+	h.Window, h.Far = 0, 0
 	for i := range h.Filters {
-		f := &h.Filters[i]
-		if f.Offset = bounded(f.Offset + max(d, 0)*h.Lambda - gap); d > maxEpochs {
-			f.Offset = 0
-		}
+		h.Filters[i].Offset = 0
 	}
 }
 
@@ -157,10 +154,7 @@ func (h *hz) extra(gap int64) {
 // counted from its end. Several in a row are no outages: the period is longer.
 func (h *hz) outage(gap int64) {
 	h.remember(gap, broken)
-	h.Far = 0
-	for i := range h.Filters {
-		h.Filters[i].Offset = 0
-	}
+	h.restart()
 	if h.Outages++; h.Outages > maxOutages {
 		h.lock(relockGaps, 0)
 	}

@@ -215,9 +215,15 @@ func TestHZOddTimes(t *testing.T) {
 	if c.Last != last+300_000 || c.Count != h.Count+1 || c.refused() {
 		t.Errorf("mixed times: last %d", c.Last-last)
 	}
-	c.hit(last-86400_000, []int64{last - 86400_050}, true) // the crawler's clock was set back
-	if c.Count != 1 || c.Last != last-86400_050 {
-		t.Errorf("after a clock set back: %d publications, last %d", c.Count, c.Last)
+	at := last - 86400_000 // the crawler's clock is set back
+	c.miss(at, 0)
+	if !c.refused() || c.Last != at || c.due() != at+c.Params.Bootstrap {
+		t.Errorf("clock set back: last %d, next look %d ms later", c.Last-last, c.due()-at)
+	}
+	c.hit(at+60_000, []int64{at + 59_000}, true)
+	look := c.due() - at - 359_000
+	if c.refused() || math.Abs(c.Lambda/h.Lambda-1) > .01 || max(look, -look) > 60_000 {
+		t.Errorf("after a clock set back: %s, in %d ms", c.why(), c.due()-at)
 	}
 }
 
