@@ -499,7 +499,7 @@ func FuzzBracketing(f *testing.F) {
 func TestBracketingEverySequence(t *testing.T) {
 	runs := 400
 	if os.Getenv("CRAWLD_CI") != "" {
-		runs = 6000
+		runs = 1200
 	}
 	rng := rand.New(rand.NewPCG(14, 14))
 	for i := range runs {

@@ -248,7 +248,7 @@ func driveRestored(record, data []byte) error {
 func TestEverySequence(t *testing.T) {
 	rng := rand.New(rand.NewPCG(12, 12))
 	accepted := 0
-	for i := range amount(210, 7000) {
+	for i := range amount(210, 1400) {
 		data := make([]byte, 6*rng.IntN(200))
 		for j := range data {
 			data[j] = byte(rng.UintN(256))

@@ -27,7 +27,7 @@ func TestHZPeriodChange(t *testing.T) {
 	changes, late := 0, 0
 	for _, pss := range []float64{1, .95, .6, .4} {
 		for _, wall := range []bool{false, true} {
-			for seed := range uint64(hzTrials(2, 60)) {
+			for seed := range uint64(hzTrials(2, 12)) {
 				m := hzSource{period: 300_000, sd: 5000, pss: pss, pfs: max(pss, .6), wall: wall}
 				h := trained(hzTestParams(m.period), m, seed, 150)
 				rng := rand.New(rand.NewPCG(seed, 5))

@@ -359,7 +359,7 @@ func TestHZPrice(t *testing.T) {
 	for i, c := range []float64{.003, .01, .03, .1, .3, 1, 3, 10} {
 		p := hzTestParams(300_000)
 		p.Price = int64(c * 300_000)
-		f := pooled(hzDelay, 1, hzTrials(1000, 10_000), func() rule { return newHZ(p, 0) })
+		f := pooled(hzDelay, 1, hzTrials(1000, 4000), func() rule { return newHZ(p, 0) })
 		t.Logf("price %.3f periods: %v", c, f)
 		if i > 0 && (f.ppe >= before.ppe || f.mean <= before.mean) {
 			t.Errorf("price %.3f periods: %v, cheaper %v", c, f, before)

@@ -56,7 +56,7 @@ func (s selfish) hit(at int64, published []int64, exact bool) {
 // publications: with the best of all plans of the form "every n-th epoch, so much late",
 // with the g the plans were made with, and with plans that leave g out.
 func TestHZSkips(t *testing.T) {
-	n := hzTrials(600, 3000)
+	n := hzTrials(600, 1500)
 	for _, m := range []hzSource{hzDelay, hzLossy} {
 		items := m.publications(rand.New(rand.NewPCG(1, 2)), n)
 		for _, c := range []float64{1.5, 5, 20}[:hzTrials(2, 3)] {
@@ -169,7 +169,7 @@ func (s inspection) slowly(set int) (cost, publications float64) {
 // TestInspectionIsTheOptimum enumerates all sets of looks.
 func TestInspectionIsTheOptimum(t *testing.T) {
 	skipped := 0
-	for i := range hzTrials(5000, 50_000) {
+	for i := range hzTrials(5000, 15_000) {
 		s := randomInspection(rand.New(rand.NewPCG(uint64(i), 7)))
 		least, ratio := math.Inf(1), math.Inf(1)
 		for set := range 1 << (len(s.cells) - 2) {
