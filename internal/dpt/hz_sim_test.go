@@ -4,21 +4,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/crawld/crawld/internal/visit"
 )
-
-// hzTrials is a count, larger where time is set aside.
-func hzTrials(quick, full int) int {
-	if os.Getenv("CRAWLD_CI") != "" {
-		return full
-	}
-	return quick
-}
 
 // hzSource is the traffic model of section 5.1 of the DPT paper in either pacing, with
 // long outages. Times in ms.
@@ -189,15 +180,15 @@ var accept = []struct {
 
 func TestHZAccept(t *testing.T) {
 	tolerance, load := .10, .02
-	if hzTrials(0, 1) == 0 {
+	if amount(0, 1) == 0 {
 		tolerance, load = .20, .04
 	}
 	for _, c := range accept {
-		n := hzTrials(2500, 10_000)
+		n := amount(2500, 10_000)
 		if c.source.outage > 0 {
-			n = hzTrials(8000, 10_000) // outages are rare
+			n = amount(8000, 10_000) // outages are rare
 		}
-		f := pooled(c.source, hzTrials(1, 3), n, func() rule { return newHZ(targeted(c.target), 0) })
+		f := pooled(c.source, amount(1, 3), n, func() rule { return newHZ(targeted(c.target), 0) })
 		t.Logf("%-20s %v, expected %v, off by %.1f %%", c.name, f, c.want, 100*f.off(c.want))
 		if f.off(c.want) > tolerance || math.Abs(f.ppe-c.want.ppe) > load {
 			t.Errorf("%s: %v, expected %v", c.name, f, c.want)
@@ -220,7 +211,7 @@ func (s shortHZ) hit(at int64, published []int64, exact bool) {
 
 // TestHZAcceptIsSharp holds wrong twins against the same figures: they must fail.
 func TestHZAcceptIsSharp(t *testing.T) {
-	n, seeds := hzTrials(2500, 10_000), hzTrials(1, 3)
+	n, seeds := amount(2500, 10_000), amount(1, 3)
 	one := func(g float64) func() rule {
 		return func() rule {
 			for i := range hzGains {
@@ -293,7 +284,7 @@ func newTrackerRule(period float64) *trackerRule {
 
 // TestHZBeatsDPTN compares at the polls per publication that DPT-N takes.
 func TestHZBeatsDPTN(t *testing.T) {
-	n, seeds := hzTrials(2500, 10_000), hzTrials(1, 3)
+	n, seeds := amount(2500, 10_000), amount(1, 3)
 	for _, c := range []struct {
 		name        string
 		source      hzSource
@@ -319,7 +310,7 @@ func TestHZBeatsDPTN(t *testing.T) {
 // TestHZTarget wants the target met where it can be, also below one poll per
 // publication, and the polls of outages charged as five at most.
 func TestHZTarget(t *testing.T) {
-	n := hzTrials(2500, 10_000)
+	n := amount(2500, 10_000)
 	for _, target := range []float64{.4, 1.3, 2.2} {
 		f := pooled(hzLossy, 1, n, func() rule { return newHZ(targeted(target), 0) })
 		t.Logf("target %.2f: %v", target, f)
@@ -359,7 +350,7 @@ func TestHZPrice(t *testing.T) {
 	for i, c := range []float64{.003, .01, .03, .1, .3, 1, 3, 10} {
 		p := hzTestParams(300_000)
 		p.Price = int64(c * 300_000)
-		f := pooled(hzDelay, 1, hzTrials(1000, 4000), func() rule { return newHZ(p, 0) })
+		f := pooled(hzDelay, 1, amount(1000, 4000), func() rule { return newHZ(p, 0) })
 		t.Logf("price %.3f periods: %v", c, f)
 		if i > 0 && (f.ppe >= before.ppe || f.mean <= before.mean) {
 			t.Errorf("price %.3f periods: %v, cheaper %v", c, f, before)

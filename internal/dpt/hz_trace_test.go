@@ -50,7 +50,7 @@ func trace(t *testing.T, name string, seed uint64) []int64 {
 // gaps of 2.5 to 5.8 h it goes from 24 to 3108 %, and from 42 to 2170 % with DPT-N.)
 func TestHZTraces(t *testing.T) {
 	load := .03
-	if hzTrials(0, 1) == 0 {
+	if amount(0, 1) == 0 {
 		load = .06 // too short for the controller to make up for its beginning
 	}
 	for _, c := range []struct {
@@ -64,7 +64,7 @@ func TestHZTraces(t *testing.T) {
 			[][3]float64{{1.57, 661, 1.33}, {2.45, 662, 1.18}, {4.41, 664, 1.04}}},
 	} {
 		items := trace(t, c.name, 1)
-		items = items[:hzTrials(2500, len(items))]
+		items = items[:amount(2500, len(items))]
 		percent := 100_000 / c.period
 		for _, row := range c.rows {
 			f := hzFollow(newHZ(traceParams(c.period, row[2]), items[0]-1000), items, 100).figures()

@@ -24,21 +24,7 @@ const onePrice = "one price"
 // about T awake over the step, and by theta.
 func (e EasiCrawl) cost() (*figure.Figure, error) {
 	n := e.sensors(10)
-	var settings []setting
-	for _, times := range []int{1, 2, 5, 10, 20} {
-		settings = append(settings, setting{x: float64(n * times), sensors: n * times,
-			theta: 5 * n * times, length: 200, step: paperStep})
-	}
-	byStep := len(settings)
-	for _, eps := range []int{20, 10, 5, 2, 1} {
-		settings = append(settings,
-			setting{x: 500 / float64(eps), sensors: n, theta: 10 * n, length: 500, step: eps})
-	}
-	byBudget := len(settings)
-	for _, per := range []int{2, 5, 10, 20, 40} {
-		settings = append(settings,
-			setting{x: float64(n * per), sensors: n, theta: n * per, length: 500, step: paperStep})
-	}
+	settings, byStep, byBudget := costSettings(n)
 	r, err := e.sweep(settings, rivals)
 	if err != nil {
 		return nil, err
@@ -85,6 +71,26 @@ func (e EasiCrawl) cost() (*figure.Figure, error) {
 	f.Facts = append(f.Facts, figure.Fact{Name: "greatest difference in latency between any two, share",
 		Value: r.spread(names)})
 	return f, nil
+}
+
+// costSettings are the ranges of figure cost: by sensors, from byStep on by step, from
+// byBudget on by budget.
+func costSettings(n int) (settings []setting, byStep, byBudget int) {
+	for _, times := range []int{1, 2, 5, 10, 20} {
+		settings = append(settings, setting{x: float64(n * times), sensors: n * times,
+			theta: 5 * n * times, length: 200, step: paperStep})
+	}
+	byStep = len(settings)
+	for _, eps := range []int{20, 10, 5, 2, 1} {
+		settings = append(settings,
+			setting{x: 500 / float64(eps), sensors: n, theta: 10 * n, length: 500, step: eps})
+	}
+	byBudget = len(settings)
+	for _, per := range []int{2, 5, 10, 20, 40} {
+		settings = append(settings,
+			setting{x: float64(n * per), sensors: n, theta: n * per, length: 500, step: paperStep})
+	}
+	return settings, byStep, byBudget
 }
 
 // spread is by how much the policies' latencies of one run differ at most.
