@@ -476,6 +476,12 @@ func TestHZWhy(t *testing.T) {
 	for range 40 {
 		h.miss(h.due(), 0)
 	}
+	if got := h.why(); got != "hz: silent, gap 1h20m0s" {
+		t.Error(got)
+	}
+	for range 1000 {
+		h.miss(h.due(), 0)
+	}
 	if got := h.why(); got != "hz: max gap 4h0m0s" {
 		t.Error(got)
 	}
