@@ -43,12 +43,11 @@ type hz struct {
 // hzParams are the operator's choices, in milliseconds. At most one of Price and Target
 // is set; without both the price is startPrice periods.
 type hzParams struct {
-	Price      int64   `json:"c,omitempty"` // latency that one poll is worth
-	Target     float64 `json:"t,omitempty"` // polls per publication, 0.05 .. 100
-	Bootstrap  int64   `json:"b"`           // gap while the period is unknown
-	MinGap     int64   `json:"n"`
-	MaxGap     int64   `json:"x"`
-	Resolution int64   `json:"r,omitempty"` // of the publish instants, which are rounded down
+	Price     int64   `json:"c,omitempty"` // latency that one poll is worth
+	Target    float64 `json:"t,omitempty"` // polls per publication, 0.05 .. 100
+	Bootstrap int64   `json:"b"`           // gap while the period is unknown
+	MinGap    int64   `json:"n"`
+	MaxGap    int64   `json:"x"`
 }
 
 const (
@@ -93,8 +92,6 @@ func (p hzParams) check() error {
 		return fmt.Errorf("hz: target of %g polls per publication: must lie in 0.05 .. 100", p.Target)
 	case p.Price != 0 && p.Target != 0:
 		return errors.New("hz: price and target of polls per publication exclude each other")
-	case p.Resolution < 0 || p.Resolution > longest:
-		return fmt.Errorf("hz: resolution %d ms: must lie in 0 .. %d", p.Resolution, longest)
 	}
 	return nil
 }
