@@ -44,7 +44,7 @@ func child(mode, path, from string) error {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		return r.Close()
 	}
-	if mode == "groups" {
+	if mode == "groups" || mode == "film" {
 		if err := r.SetGroups(context.Background(), numberedGroups(), epoch); err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func child(mode, path, from string) error {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for {
+			for mode != "film" || seq.Load() < first+filmed {
 				if err := storeNext(r, mode, &seq); err != nil {
 					fmt.Fprintln(os.Stderr, err)
 					return
@@ -69,6 +69,9 @@ func child(mode, path, from string) error {
 	wg.Wait()
 	return r.Close()
 }
+
+// filmed is the number of writes after which a child in mode "film" ends.
+const filmed = 120
 
 // storeNext acknowledges on standard output what it has stored; as the mutant
 // "early" it acknowledges a few before.
