@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -42,13 +41,4 @@ func Overlay(dir, file string, changes ...Change) (overlay string, err error) {
 		return "", err
 	}
 	return overlay, os.WriteFile(overlay, replaced, 0o600)
-}
-
-// BuildTest compiles the tests of the package in the current folder with an overlay.
-func BuildTest(binary, overlay string) error {
-	cmd := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", binary, ".")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go test -c: %w\n%s", err, out)
-	}
-	return nil
 }

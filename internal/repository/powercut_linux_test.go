@@ -11,12 +11,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/crawld/crawld/internal/mutant"
 	"github.com/crawld/crawld/internal/powercut"
 )
 
 // filmOf is what a child does that creates a data file and stores in it.
-func filmOf(t *testing.T, binary string) *powercut.Film {
+func filmOf(t *testing.T) *powercut.Film {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -25,8 +24,12 @@ func filmOf(t *testing.T, binary string) *powercut.Film {
 	if out, err := exec.Command(strace, "-qq", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
 		t.Skipf("skipped: strace may not trace here: %v\n%s", err, out)
 	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir, trace := t.TempDir(), filepath.Join(t.TempDir(), "trace")
-	args := powercut.Command(trace, binary, filepath.Join(dir, "crawld.db"), "0")
+	args := powercut.Command(trace, self, filepath.Join(dir, "crawld.db"), "0")
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), childEnv+"=film")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -115,11 +118,7 @@ func cutAt(t *testing.T, film *powercut.Film, images int, seed uint64) error {
 // there, and nothing is there by half.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	film := filmOf(t, self)
+	film := filmOf(t)
 	images := rounds(200, 2000)
 	if n, err := strconv.Atoi(os.Getenv("CRAWLD_IMAGES")); err == nil {
 		images = n
@@ -128,24 +127,4 @@ func TestPowerCut(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("%d images of %d instants", images, film.Cuts())
-}
-
-// The control: a bbolt that does not sync must be caught.
-func TestPowerCutCatchesIgnoredSync(t *testing.T) {
-	t.Parallel()
-	const honest = "FreelistType: bbolt.FreelistMapType,\n"
-	overlay, err := mutant.Overlay(t.TempDir(), "open.go",
-		mutant.Change{Old: honest, New: honest + "NoSync: true,\n"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(t.TempDir(), "unsynced.test")
-	if err := mutant.BuildTest(binary, overlay); err != nil {
-		t.Fatal(err)
-	}
-	err = cutAt(t, filmOf(t, binary), 50, 1)
-	if err == nil {
-		t.Error("50 images did not show that nothing was synced")
-	}
-	t.Log(err)
 }
