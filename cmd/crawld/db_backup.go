@@ -123,7 +123,8 @@ func copyData(cmd *cobra.Command, data string, to io.Writer) error {
 		ResponseHeaderTimeout: 11 * time.Minute, // the daemon copies before it answers
 	}}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, "http://crawld/-/backup", nil)
+	const url = "http://crawld/-/backup"
+	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}

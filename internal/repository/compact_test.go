@@ -43,7 +43,8 @@ func TestCompact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Before != int64(len(before)) || c.After != int64(len(readFile(t, path))) || 2*c.After > c.Before {
+		if c.Before != int64(len(before)) || c.After != int64(len(readFile(t, path))) ||
+			2*c.After > c.Before {
 			t.Errorf("%+v of %d bytes", c, len(before))
 		}
 		if keep != (c.Kept != "") || keep && !bytes.Equal(before, readFile(t, c.Kept)) {
@@ -58,7 +59,8 @@ func TestCompact(t *testing.T) {
 			t.Errorf("%d versions, %v", len(v), err)
 		}
 		store(t, r, described("new", "</n>", epoch.Add(time.Hour)))
-		if _, err := Compact(path, Options{Timeout: 50 * time.Millisecond}, false); !errors.Is(err, ErrLocked) {
+		_, err = Compact(path, Options{Timeout: 50 * time.Millisecond}, false)
+		if !errors.Is(err, ErrLocked) {
 			t.Errorf("while it is open: %v, want ErrLocked", err)
 		}
 	}
@@ -67,7 +69,9 @@ func TestCompact(t *testing.T) {
 // What cannot be compacted stays as it is, to the byte.
 func TestCompactRefuses(t *testing.T) {
 	for name, prepare := range map[string]func(path string) error{
-		"a kept file is in the way": func(path string) error { return os.WriteFile(path+".bak", nil, 0o600) },
+		"a kept file is in the way": func(path string) error {
+			return os.WriteFile(path+".bak", nil, 0o600)
+		},
 		"damaged": func(path string) error {
 			b, err := os.ReadFile(path)
 			copy(b[2*4096:], bytes.Repeat([]byte{0xaa}, len(b)))
@@ -98,10 +102,11 @@ func TestCompactRefuses(t *testing.T) {
 
 // A compaction that copies wrongly is noticed.
 func TestSameRows(t *testing.T) {
+	plans := func(tx *bbolt.Tx) *bbolt.Bucket { return tx.Bucket([]byte("plans")) }
 	for name, change := range map[string]func(tx *bbolt.Tx) error{
-		"value":        func(tx *bbolt.Tx) error { return tx.Bucket([]byte("plans")).Put([]byte("a"), []byte("2")) },
-		"missing row":  func(tx *bbolt.Tx) error { return tx.Bucket([]byte("plans")).Delete([]byte("b")) },
-		"another row":  func(tx *bbolt.Tx) error { return tx.Bucket([]byte("plans")).Put([]byte("c"), nil) },
+		"value":        func(tx *bbolt.Tx) error { return plans(tx).Put([]byte("a"), []byte("2")) },
+		"missing row":  func(tx *bbolt.Tx) error { return plans(tx).Delete([]byte("b")) },
+		"another row":  func(tx *bbolt.Tx) error { return plans(tx).Put([]byte("c"), nil) },
 		"no bucket":    func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("plans")) },
 		"more buckets": func(tx *bbolt.Tx) error { _, err := tx.CreateBucket([]byte("x")); return err },
 		"":             func(*bbolt.Tx) error { return nil },
@@ -177,7 +182,8 @@ func TestCopyTo(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 	open(t, path, Options{})
-	if _, err := CopyTo(io.Discard, path, Options{Timeout: 50 * time.Millisecond}); !errors.Is(err, ErrLocked) {
+	_, err = CopyTo(io.Discard, path, Options{Timeout: 50 * time.Millisecond})
+	if !errors.Is(err, ErrLocked) {
 		t.Errorf("of an open file: %v, want ErrLocked", err)
 	}
 }
