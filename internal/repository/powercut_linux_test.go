@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"github.com/crawld/crawld/internal/powercut"
 )
 
