@@ -58,10 +58,12 @@ var rooms = map[string]room{
 		world, ""},
 	"internal/directory": {"repository planner scheduler visit fleet sleepplan linkformat epcis discovery search",
 		world, ""},
-	"internal/config":  {"fleet sleepplan", world, ""},
-	"internal/app":     {"", wiring, ""},
-	"docs/data/traces": {"", values, ""},
-	"cmd/crawld":       {"", command, ""},
+	"internal/config":   {"fleet sleepplan", world, ""},
+	"internal/mutant":   {"", world, ""},
+	"internal/powercut": {"", handed, ""},
+	"internal/app":      {"", wiring, ""},
+	"docs/data/traces":  {"", values, ""},
+	"cmd/crawld":        {"", command, ""},
 }
 
 // drawers are names that say nothing of what is inside.

@@ -17,7 +17,7 @@ func dbCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(dbCheckCommand())
+	cmd.AddCommand(dbCheckCommand(), dbCompactCommand(), dbBackupCommand())
 	return cmd
 }
 

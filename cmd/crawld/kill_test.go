@@ -1,15 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/crawld/crawld/internal/mutant"
 	"github.com/crawld/crawld/internal/repository"
 	"github.com/crawld/crawld/internal/testbed"
 )
@@ -185,15 +184,9 @@ func TestKillCatchesEarlyAcknowledgement(t *testing.T) {
 // repository acknowledges a group, and commits it a moment later.
 func earlyAcknowledgement(t *testing.T) string {
 	t.Helper()
-	original, err := filepath.Abs(filepath.Join("..", "..", "internal", "repository", "commit.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(original)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const honest = `		var err error
+	file := filepath.Join("..", "..", "internal", "repository", "commit.go")
+	overlay, err := mutant.Overlay(t.TempDir(), file,
+		mutant.Change{Old: `		var err error
 		if len(todo) > 0 {
 			err = r.named(r.commit(inOrder(todo)))
 		}
@@ -204,34 +197,16 @@ func earlyAcknowledgement(t *testing.T) string {
 				o.done(err)
 			}
 		}
-`
-	const early = `		for _, o := range group {
+`, New: `		for _, o := range group {
 			o.done(o.err)
 		}
 		time.Sleep(50 * time.Millisecond)
 		if len(todo) > 0 {
 			_ = r.named(r.commit(inOrder(todo)))
 		}
-`
-	mutated := string(text)
-	const imports, sleepy = "\t\"syscall\"\n", "\t\"syscall\"\n\t\"time\"\n"
-	for _, change := range [][2]string{{honest, early}, {imports, sleepy}} {
-		if strings.Count(mutated, change[0]) != 1 {
-			t.Fatalf("%s has changed: this test no longer finds\n%s", original, change[0])
-		}
-		mutated = strings.Replace(mutated, change[0], change[1], 1)
-	}
-	dir := t.TempDir()
-	copied := filepath.Join(dir, "commit.go")
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: copied}})
+`}, mutant.Change{Old: "\t\"syscall\"\n", New: "\t\"syscall\"\n\t\"time\"\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlayPath := filepath.Join(dir, "overlay.json")
-	for path, data := range map[string][]byte{copied: []byte(mutated), overlayPath: overlay} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return overlayPath
+	return overlay
 }

@@ -32,6 +32,13 @@ func (s *server) flags(cmd *cobra.Command) {
 		"database file of the daemon: the control socket lies beside it")
 }
 
+// dialSocket connects to a control socket, whatever the address.
+func dialSocket(path string) func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}
+}
+
 // maxAnswer bounds what is read of a daemon's answer.
 const maxAnswer = 64 << 20
 
@@ -39,12 +46,8 @@ const maxAnswer = 64 << 20
 func (s *server) get(ctx context.Context, path string, into any) error {
 	client, base := http.Client{Timeout: 30 * time.Second}, s.url
 	if base == "" {
-		socket := app.SocketPath(s.data)
 		base = "http://crawld"
-		client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (
-			net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		}}
+		client.Transport = &http.Transport{DialContext: dialSocket(app.SocketPath(s.data))}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil)
 	if err != nil {

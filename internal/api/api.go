@@ -91,6 +91,7 @@ func (s *server) routes(mux *http.ServeMux) {
 		bounded(reloadPatience, s.reload)))
 	mux.Handle("POST /-/reload", reload)
 	mux.Handle("PUT /-/reload", reload)
+	mux.Handle("GET /-/backup", socketOnly(s.backup))
 
 	get("/api/v1/status", s.answer(s.status))
 	get("/api/v1/plan", s.answer(s.plan))

@@ -42,6 +42,7 @@ var routeTable = []struct {
 	{"/-/ready", "/-/ready", 200, 405, 405, 405},
 	{"/metrics", "/metrics", 200, 405, 405, 405},
 	{"/-/reload", "/-/reload", 405, 200, 200, 403},
+	{"/-/backup", "/-/backup", 200, 405, 405, 405},
 	{"/api/v1/status", "/api/v1/status", 200, 405, 405, 405},
 	{"/api/v1/plan", "/api/v1/plan", 200, 405, 405, 405},
 	{"/api/v1/sensors", "/api/v1/sensors", 200, 405, 405, 405},
@@ -65,6 +66,9 @@ var routeTable = []struct {
 	{"", "/debug/pprof/", 404, 404, 404, 404},
 }
 
+// onSocket are the routes that only peers of the control socket may read.
+var onSocket = map[string]bool{"/-/backup": true}
+
 func TestAuthorisation(t *testing.T) {
 	d := newDaemon(t, testFleet(t))
 	d.run(10 * time.Minute)
@@ -81,6 +85,9 @@ func TestAuthorisation(t *testing.T) {
 				"PUT": route.puts, "DELETE": 405}
 			if i >= locals {
 				want["POST"], want["PUT"] = route.remote, route.remote
+			}
+			if onSocket[route.pattern] && peer.addr != "@" && peer.addr != "" {
+				want["GET"], want["HEAD"] = 403, 403
 			}
 			if route.pattern == "" {
 				want["DELETE"] = 404

@@ -43,12 +43,11 @@ type hz struct {
 // hzParams are the operator's choices, in milliseconds. At most one of Price and Target
 // is set; without both the price is startPrice periods.
 type hzParams struct {
-	Price      int64   `json:"c,omitempty"` // latency that one poll is worth
-	Target     float64 `json:"t,omitempty"` // polls per publication, 0.05 .. 100
-	Bootstrap  int64   `json:"b"`           // gap while the period is unknown
-	MinGap     int64   `json:"n"`
-	MaxGap     int64   `json:"x"`
-	Resolution int64   `json:"r,omitempty"` // of the publish instants, which are rounded down
+	Price     int64   `json:"c,omitempty"` // latency that one poll is worth
+	Target    float64 `json:"t,omitempty"` // polls per publication, 0.05 .. 100
+	Bootstrap int64   `json:"b"`           // gap while the period is unknown
+	MinGap    int64   `json:"n"`
+	MaxGap    int64   `json:"x"`
 }
 
 const (
@@ -62,6 +61,10 @@ const (
 	outagePolls = 5
 	// tailGrowth is the factor by which looks move away once a plan is used up.
 	tailGrowth = 1.25
+	// silenceShare of the largest gap is enough until the silence is silenceLooks times
+	// as long; from there on gaps grow with it, up to the largest.
+	silenceShare = 3
+	silenceLooks = 360
 )
 
 // newHZ begins at the first contact.
@@ -89,8 +92,6 @@ func (p hzParams) check() error {
 		return fmt.Errorf("hz: target of %g polls per publication: must lie in 0.05 .. 100", p.Target)
 	case p.Price != 0 && p.Target != 0:
 		return errors.New("hz: price and target of polls per publication exclude each other")
-	case p.Resolution < 0 || p.Resolution > longest:
-		return fmt.Errorf("hz: resolution %d ms: must lie in 0 .. %d", p.Resolution, longest)
 	}
 	return nil
 }
@@ -167,7 +168,7 @@ func (h *hz) advance() {
 	case i < len(h.Looks):
 		next = h.Last + h.Looks[i]
 	default:
-		next = h.tail()
+		next = min(h.tail(), h.At+h.silence())
 	}
 	h.Due = min(max(next, h.At+p.MinGap), h.At+p.MaxGap)
 }
@@ -201,6 +202,14 @@ func (h *hz) tail() int64 {
 	latest := h.kernel()
 	next := math.Ceil(base + k*h.Lambda + latest[len(latest)-1])
 	return h.Last + int64(min(next, float64(farAway)))
+}
+
+// silence is the largest gap of the tail. The publications that follow a long silence wait
+// half of it, and many of them fall into it, so that a few silences of days make up most
+// of the mean latency. A third of the largest gap costs few looks there; only what has
+// been silent for long is looked at no more often than must be.
+func (h *hz) silence() int64 {
+	return max(h.Params.MaxGap/silenceShare, (h.At-h.Last)/silenceLooks)
 }
 
 // unit is the period or, without epochs, the mean gap: what prices are scaled by.
@@ -262,6 +271,8 @@ func (h *hz) why() string {
 		return "hz: bootstrap " + gap
 	case h.Due == h.At+h.Params.MaxGap:
 		return "hz: max gap " + gap
+	case i >= len(h.Looks) && h.Due == h.At+h.silence():
+		return "hz: silent, gap " + gap
 	case i >= len(h.Looks) && h.Renewal:
 		return "hz: overdue, gap " + gap
 	case i >= len(h.Looks):

@@ -26,9 +26,9 @@ type mass struct {
 }
 
 // kernel is where in its epoch a publication lies: quantiles of the best filter's
-// residuals, ascending, ms. An instant that was rounded down to the clock's resolution
-// stands for all that follow up to the next one, so that the points are spread over it
-// (in an order without pattern: multiples of the golden section).
+// residuals, ascending, ms. An instant that was rounded down to a whole second stands for
+// all that follow up to the next one, so that the points are spread over it (in an order
+// without pattern: multiples of the golden section).
 func (h *hz) kernel() []float64 {
 	sorted := slices.Sorted(slices.Values(h.Filters.best().Residuals))
 	points := make([]float64, kernelPoints)
@@ -39,10 +39,22 @@ func (h *hz) kernel() []float64 {
 	return points
 }
 
-// unseen is the i-th sample of what the clock's resolution hides.
+// unseen is the i-th sample of what a clock of whole seconds hides.
 func (h *hz) unseen(i int) float64 {
+	if !h.wholeSeconds() {
+		return 0
+	}
 	_, share := math.Modf(float64(i) * (math.Sqrt(5) - 1) / 2)
-	return share * float64(h.Params.Resolution)
+	return share * resolution
+}
+
+// wholeSeconds reports whether the sensor stamps whole seconds: its publications jitter,
+// and yet none of the newest gaps has a fraction.
+func (h *hz) wholeSeconds() bool {
+	newest := h.Gaps[max(0, len(h.Gaps)-wholeGaps):]
+	fraction := func(gap int64) bool { return gap%resolution != 0 }
+	return len(newest) == wholeGaps && !slices.ContainsFunc(newest, fraction) &&
+		slices.Min(newest) < slices.Max(newest)
 }
 
 // quantile p of the sorted values, interpolated; 0 of none.

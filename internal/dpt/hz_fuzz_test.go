@@ -137,7 +137,7 @@ func fuzzHZParams(kind byte) hzParams {
 	case 3:
 		p.MinGap, p.Bootstrap, p.MaxGap, p.Price = 60_000, 60_000, 60_000, 1
 	case 4:
-		p.MinGap, p.MaxGap, p.Target, p.Resolution = 1, int64(maxMaxGap/1e6), 5, 1000
+		p.MinGap, p.MaxGap, p.Target = 1, int64(maxMaxGap/1e6), 5
 	case 5:
 		p.Target, p.MaxGap = 1.2, int64(maxMaxGap/1e6)
 	}

@@ -17,6 +17,8 @@ const (
 	// period. Sixteen by chance alone are one in 65000 even where every other epoch
 	// is lost.
 	harmonicGaps = 16
+	// wholeGaps without a fraction of a second are no accident.
+	wholeGaps = 12
 	// irregular is the spread of the residuals, in periods, from which publications
 	// keep to no epochs, and regular the one below which they do again. Uniform
 	// residuals, which tell nothing, have 0.29.

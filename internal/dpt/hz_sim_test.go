@@ -163,7 +163,8 @@ func (f hzFigures) off(want hzFigures) float64 {
 // accept lists median, mean and p95 at a load that two independent implementations of
 // the rule agreed on. Outages: the target is .05 below the load, since polls beyond five
 // per outage are not charged; the p95 is not judged, because some 4.5 % of the items
-// follow an outage (it ranges from 108 to 1078 s between seeds).
+// follow an outage (it ranges from 108 to 1078 s between seeds); the mean was 119 s where
+// looks grew to the largest gap within an outage, and may only be less.
 var accept = []struct {
 	name   string
 	source hzSource
@@ -175,7 +176,7 @@ var accept = []struct {
 	{"wall clock", hzWall, 1.58, hzFigures{7.8, 11, 25, 1.58}},
 	{"wall clock, low load", hzWall, 1.08, hzFigures{25, 31, 50, 1.08}},
 	{"lossy", hzLossy, 1.62, hzFigures{15.5, 23.5, 41, 1.62}},
-	{"outages", hzOutages, 1.35, hzFigures{10, 119, 0, 1.40}},
+	{"outages", hzOutages, 1.35, hzFigures{10, 0, 0, 1.40}},
 }
 
 func TestHZAccept(t *testing.T) {
@@ -192,6 +193,9 @@ func TestHZAccept(t *testing.T) {
 		t.Logf("%-20s %v, expected %v, off by %.1f %%", c.name, f, c.want, 100*f.off(c.want))
 		if f.off(c.want) > tolerance || math.Abs(f.ppe-c.want.ppe) > load {
 			t.Errorf("%s: %v, expected %v", c.name, f, c.want)
+		}
+		if c.source.outage > 0 && f.mean > 119 {
+			t.Errorf("%s: mean %.0f s, at most 119 expected", c.name, f.mean)
 		}
 	}
 }

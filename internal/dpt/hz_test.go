@@ -89,22 +89,39 @@ func TestHZPerfectSource(t *testing.T) {
 	}
 }
 
-// TestHZResolution: a sensor stamps whole seconds, rounded down. To know that makes it
-// cheaper to find its publications.
-func TestHZResolution(t *testing.T) {
-	m := hzSource{period: 60_370, sd: 100, pss: 1, pfs: 1}
+// TestHZWholeSeconds: a sensor stamps whole seconds, rounded down. That is noticed, and
+// makes it cheaper to find its publications.
+func TestHZWholeSeconds(t *testing.T) {
+	m := hzSource{period: 60_370, sd: 400, pss: 1, pfs: 1}
 	items := m.publications(rand.New(rand.NewPCG(1, 1)), 1500)
-	var cost [2]float64
-	for i, resolution := range []int64{0, 1000} {
-		p := hzTestParams(m.period)
-		p.Resolution, p.MinGap, p.Price = resolution, 200, 1000
-		f := hzFollow(stamped{newHZ(p, 0)}, items, 100).figures()
-		cost[i] = f.mean + f.ppe
-		t.Logf("resolution %d ms: %.3f/%.3f/%.3f/%.3f", resolution, f.median, f.mean, f.p95, f.ppe)
+	cost := func(r rule, h *hz) float64 {
+		f := hzFollow(r, items, 100).figures()
+		t.Logf("whole seconds %t: %.3f/%.3f/%.3f/%.3f", h.wholeSeconds(), f.median, f.mean, f.p95, f.ppe)
+		return f.mean + f.ppe
 	}
-	if cost[1] > .95*cost[0] {
-		t.Errorf("cost %.3f s knowing the resolution, %.3f s without", cost[1], cost[0])
+	p := hzTestParams(m.period)
+	p.MinGap, p.Price = 200, 1000
+	exact, whole, fooled := newHZ(p, 0), newHZ(p, 0), newHZ(p, 0)
+	best, good := cost(exact, exact), cost(stamped{whole}, whole)
+	bad := cost(shown{fooled}, fooled)
+	if exact.wholeSeconds() || !whole.wholeSeconds() || fooled.wholeSeconds() {
+		t.Error("resolution not told apart")
 	}
+	if good > .95*bad || good < best {
+		t.Errorf("cost %.3f s, %.3f s not noticed, %.3f s with an exact clock", good, bad, best)
+	}
+}
+
+// shown stamps whole seconds and one millisecond now and then, which hides that they are.
+type shown struct{ *hz }
+
+func (s shown) hit(at int64, published []int64, exact bool) {
+	rounded := slices.Clone(published)
+	for i := range rounded {
+		rounded[i] -= rounded[i] % 1000
+		rounded[i] += rounded[i] / 1000 % 2
+	}
+	s.hz.hit(at, rounded, exact)
 }
 
 // stamped rounds publish instants down to the second.
@@ -474,6 +491,12 @@ func TestHZWhy(t *testing.T) {
 		}
 	}
 	for range 40 {
+		h.miss(h.due(), 0)
+	}
+	if got := h.why(); got != "hz: silent, gap 1h20m0s" {
+		t.Error(got)
+	}
+	for range 1000 {
 		h.miss(h.due(), 0)
 	}
 	if got := h.why(); got != "hz: max gap 4h0m0s" {

@@ -45,9 +45,8 @@ func trace(t *testing.T, name string, seed uint64) []int64 {
 
 // TestHZTraces compares on real sensors, in % of the period: with DPT-N at its load, and
 // with what an independent implementation of the rule came to (median, mean, load). The
-// mean is not judged: nearly all of it is the wait after gaps of a day to a fortnight,
-// where both look every MaxGap, and follows from the luck of the last look. (With largest
-// gaps of 2.5 to 5.8 h it goes from 24 to 3108 %, and from 42 to 2170 % with DPT-N.)
+// mean is not judged here: nearly all of it is the wait after gaps of a day to a fortnight,
+// and by how much the last look overshot their end is luck.
 func TestHZTraces(t *testing.T) {
 	load := .03
 	if amount(0, 1) == 0 {

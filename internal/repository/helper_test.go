@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/crawld/crawld/internal/visit"
 )
@@ -35,6 +36,9 @@ func TestMain(m *testing.M) {
 
 // child is this test binary as another process, ended by its parent.
 func child(mode, path, from string) error {
+	if mode == "film" {
+		return act(path)
+	}
 	r, err := Open(path, Options{KeepVisits: 100000})
 	if err != nil {
 		return err
@@ -68,6 +72,39 @@ func child(mode, path, from string) error {
 	}
 	wg.Wait()
 	return r.Close()
+}
+
+// act is what a filmed child does: it creates a data file, stores in it, compacts it and
+// stores again, and says what it has stored.
+func act(path string) error {
+	var seq atomic.Int64
+	for _, until := range []int64{80, 120} {
+		r, err := Open(path, Options{})
+		if err != nil {
+			return err
+		}
+		if err := r.SetGroups(context.Background(), numberedGroups(), epoch); err != nil {
+			return err
+		}
+		var wg errgroup.Group
+		for range 8 {
+			wg.Go(func() error {
+				for seq.Load() < until {
+					if err := storeNext(r, "store", &seq); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err := errors.Join(wg.Wait(), r.Close()); err != nil {
+			return err
+		}
+		if _, err := Compact(path, Options{}, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storeNext acknowledges on standard output what it has stored; as the mutant

@@ -205,10 +205,13 @@ func mapFile(path string, o Options) (b bolt, err error) {
 		b.db, err = bbolt.Open(path, 0o600, opts)
 		return err
 	})
-	switch {
-	case err == nil:
-		return b, nil
-	case b.file != nil:
+	if err == nil {
+		if err = b.replaced(path); err == nil {
+			return b, nil
+		}
+		return bolt{}, errors.Join(fmt.Errorf("data file %s: %w", path, err), b.close())
+	}
+	if b.file != nil {
 		_ = b.file.Close() // bbolt closed it, unless it panicked
 	}
 	if errors.Is(err, berrors.ErrTimeout) {

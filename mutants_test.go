@@ -1,0 +1,95 @@
+package crawld
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/crawld/crawld/internal/mutant"
+)
+
+// mutants are mistakes, each in one file of a package, and the test that must notice it.
+var mutants = []struct {
+	name    string
+	file    string
+	changes []mutant.Change
+	pkg     string
+	test    string
+}{
+	{"acknowledge before the commit", "internal/repository/commit.go", []mutant.Change{
+		{Old: "			err = r.named(r.commit(inOrder(todo)))\n", New: `			for _, o := range todo {
+				o.done(nil)
+			}
+			time.Sleep(50 * time.Millisecond)
+			_ = r.named(r.commit(inOrder(todo)))
+			continue
+`},
+		{Old: "\t\"syscall\"\n", New: "\t\"syscall\"\n\t\"time\"\n"},
+	}, "internal/repository", "TestKillLosesNothingAcknowledged"},
+
+	{"commit without a sync", "internal/repository/open.go", []mutant.Change{
+		{Old: "FreelistType: bbolt.FreelistMapType,\n",
+			New: "FreelistType: bbolt.FreelistMapType,\nNoSync: true,\n"},
+	}, "internal/repository", "TestPowerCut"},
+
+	{"create without a sync of the folder", "internal/repository/schema.go", []mutant.Change{
+		{Old: "return errors.Join(d.Sync(), d.Close())", New: "return d.Close()"},
+	}, "internal/repository", "TestPowerCut"},
+
+	{"serve a body without a look at its hash", "internal/repository/read.go", []mutant.Change{
+		{Old: "err != nil || got != sum {", New: "err != nil || false && got != sum {"},
+		{Old: "	if !bytes.Equal(sum[hashLen:]", New: "	if false && !bytes.Equal(sum[hashLen:]"},
+	}, "internal/repository", "TestFlippedBody"},
+
+	{"a spent budget", "internal/planner/next.go", []mutant.Change{
+		{Old: "s.rec.Used >= s.limit() || p.spent >= p.rec.Theta", New: "s.rec.Used >= s.limit()"},
+		{Old: "return planned || p.spent+p.left < p.rec.Theta", New: "_ = planned\n\treturn true"},
+	}, "internal/sim", "TestVirtualDay"},
+
+	{"a cap one too high", "internal/planner/planner.go", []mutant.Change{
+		{Old: "	return s.MaxCrawls\n", New: "	return s.MaxCrawls + 1\n"},
+	}, "internal/sim", "TestVirtualDay"},
+}
+
+// What guards the promises to users must notice when one is broken.
+func TestMutants(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			overlay, err := mutant.Overlay(t.TempDir(), m.file, m.changes...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := testWith(overlay, m.pkg, m.test)
+			failed := strings.Contains(out, "--- FAIL: "+m.test)
+			switch {
+			case failed:
+				t.Logf("noticed: %s", firstFault(out))
+			case strings.Contains(out, "--- SKIP: "+m.test):
+				t.Skipf("skipped, as %s is", m.test)
+			default:
+				t.Errorf("%s did not notice: %v\n%s", m.test, err, out)
+			}
+		})
+	}
+}
+
+// testWith runs one test of a package with its short counts.
+func testWith(overlay, pkg, test string) (out string, err error) {
+	cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-v", "-run", "^"+test+"$",
+		"./"+pkg)
+	cmd.Env = append(os.Environ(), "CRAWLD_CI=")
+	raw, err := cmd.CombinedOutput()
+	return string(raw), err
+}
+
+// firstFault is the first line that a failed test wrote, cut to a readable length.
+func firstFault(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "_test.go:") {
+			return fmt.Sprintf("%.160s", strings.TrimSpace(line))
+		}
+	}
+	return ""
+}
