@@ -62,6 +62,9 @@ func checkTable(cmd *cobra.Command, r repository.Report) error {
 		row("bodies", r.Bodies)
 		row("visits", r.Visits)
 		row("snapshots of groups", r.Snapshots)
+		row("events", r.Events)
+		row("cells of events and descriptions", r.Cells)
+		row("signed documents", r.Documents)
 		row("bytes", r.Bytes)
 		for _, p := range r.Problems {
 			row("problem", p)

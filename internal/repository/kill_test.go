@@ -98,32 +98,36 @@ func lost(t *testing.T, path string, acked []int64) (missing []string) {
 	return missing
 }
 
-func TestKillLosesNothingAcknowledged(t *testing.T) {
-	t.Parallel()
+// lostAfterKills kills so many children of a mode, each after at most so many
+// acknowledgements, and returns what is missing after one of them.
+func lostAfterKills(t *testing.T, mode string, kills, most int,
+	lost func(t *testing.T, path string, acked []int64) []string) (missing []string) {
 	path := dataFile(t)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var acked []int64
-	for i := range int64(rounds(8, 25)) {
-		acked = append(acked, killed(t, "store", path, i*1_000_000, 1+rnd.IntN(300))...)
-		if missing := lost(t, path, acked); len(missing) > 0 {
-			t.Fatalf("kill %d: of %d acknowledged writes %d are lost: %v",
-				i, len(acked), len(missing), missing)
+	for i := range int64(kills) {
+		acked = append(acked, killed(t, mode, path, i*1_000_000, 1+rnd.IntN(most))...)
+		if missing = lost(t, path, acked); len(missing) > 0 {
+			break
 		}
 	}
-	t.Logf("%d writes acknowledged, none lost", len(acked))
+	t.Logf("%d writes acknowledged, %d lost", len(acked), len(missing))
+	return missing
+}
+
+func TestKillLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel()
+	if missing := lostAfterKills(t, "store", rounds(8, 25), 300, lost); len(missing) > 0 {
+		t.Fatalf("acknowledged, but lost: %v", missing)
+	}
 }
 
 // The control: a child that acknowledges before it stores must be caught.
 func TestKillCatchesEarlyAcknowledgement(t *testing.T) {
 	t.Parallel()
-	path := dataFile(t)
-	for i := range int64(8) {
-		acked := killed(t, "early", path, i*1_000_000, 50)
-		if len(lost(t, path, acked)) > 0 {
-			return
-		}
+	if len(lostAfterKills(t, "early", 8, 100, lost)) == 0 {
+		t.Error("eight kills did not show that writes were acknowledged before their commit")
 	}
-	t.Error("eight kills did not show that writes were acknowledged before their commit")
 }
 
 func TestLockedByAnotherProcess(t *testing.T) {
