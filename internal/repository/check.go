@@ -23,8 +23,9 @@ type Report struct {
 	Versions  int   `json:"versions"`
 	Bodies    int   `json:"bodies"`
 	Visits    int   `json:"visits"`
-	Snapshots int   `json:"snapshots"` // of groups
-	Bytes     int64 `json:"bytes"`     // of the file
+	Snapshots int   `json:"snapshots"`  // of groups
+	IndexRows int   `json:"index_rows"` // of searches
+	Bytes     int64 `json:"bytes"`      // of the file
 
 	Problems []string `json:"problems"`
 }
@@ -33,7 +34,8 @@ type Report struct {
 // verifies bbolt's structure, by its own reading and by bbolt's, and of the rows
 // that every body has its hash, that versions and latest lead to a body, that
 // snapshots lead to one and to all they are made of, that every visit and state can
-// be read and that the counts are right.
+// be read, that the index has the terms of the versions in force and no others, and that
+// the counts are right.
 //
 // Damage is told in Problems. An error means that the file could not be looked
 // at: it is missing, locked (ErrLocked) or of another version (ErrVersion).
@@ -125,6 +127,7 @@ func (k *checker) check(tx *bbolt.Tx) error {
 		k.problem("state: counts %d visits, there are %d", k.visits, r.Visits)
 	}
 	r.Snapshots = k.each("snapshots", k.snapshot)
+	r.IndexRows = k.index()
 	k.each("plans", func(key, _ []byte) error {
 		if len(key) != timeLen {
 			return errors.New("not an instant")

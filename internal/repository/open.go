@@ -88,6 +88,9 @@ type Repository struct {
 	known atomic.Pointer[counts] // as committed
 
 	groups atomic.Pointer[grouping] // never nil
+
+	indexed   int   // descriptions that Open has put into the index
+	unindexed error // why there is no index
 }
 
 // bolt is an open bbolt file together with its handle, through which structure
@@ -106,6 +109,9 @@ type bolt struct {
 // Opening verifies bbolt's structure, so that what it follows ends inside the
 // file: all pages of a file up to 256 MB, of a larger one the meta pages, the free
 // list and the branch pages, about a hundredth. Values are verified when read.
+//
+// A file without the index of searches, or with one that is behind because an older
+// release has written to the file, is indexed before Open returns; see Indexed.
 func Open(path string, o Options) (*Repository, error) {
 	o = o.withDefaults()
 	b, err := openBolt(path, o, false)
@@ -133,6 +139,9 @@ func Open(path string, o Options) (*Repository, error) {
 		r.queue.close(errors.New("opened read-only"))
 	}
 	go r.write()
+	if !o.ReadOnly {
+		r.completeIndex()
+	}
 	return r, nil
 }
 

@@ -31,6 +31,8 @@ type transaction struct {
 	due         map[int]occasion // groups to look at, by index
 	republished []Republication
 	mismatches  uint64 // bodies that were left out of a snapshot
+
+	index indexed
 }
 
 func (r *Repository) transaction(tx *bbolt.Tx) *transaction {
@@ -40,6 +42,7 @@ func (r *Repository) transaction(tx *bbolt.Tx) *transaction {
 		state: b("state"), visits: b("visits"), plans: b("plans"),
 		keep: r.opts.KeepVisits, counts: *r.known.Load(),
 		shelf: shelf{r.codec, tx}, groups: r.groups.Load(), due: map[int]occasion{},
+		index: indexOf(tx),
 	}
 }
 
@@ -103,6 +106,9 @@ func (t *transaction) success(o *outcomeRow) (confirmed, changed bool, err error
 		return false, false, err
 	}
 	t.counts.versions++
+	if err := t.reindex(o); err != nil {
+		return false, false, err
+	}
 	row := append(appendTime(make([]byte, 0, latestLen), at), o.sum[:hashLen]...)
 	return true, true, t.latest.Put(o.key, row)
 }
@@ -233,7 +239,10 @@ func (t *transaction) putCounts(before counts) error {
 	if t.counts == before {
 		return nil
 	}
-	return t.meta.Put([]byte("counts"), t.counts.encode())
+	if err := t.meta.Put([]byte("counts"), t.counts.encode()); err != nil {
+		return err
+	}
+	return t.putMark()
 }
 
 // putFree puts a row at the first microsecond from at on that the sensor has
