@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -23,13 +24,20 @@ func dbCommand() *cobra.Command {
 
 func dbCheckCommand() *cobra.Command {
 	var data string
+	var reindex bool
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check every page, row and hash of a database that no daemon has open",
-		Long: `Check opens the file read-only and writes nothing. Exit code 0 if all is well, 4
-if problems were found, 1 if the file cannot be opened.`,
+		Long: `Check opens the file read-only and writes nothing, unless it is told to make the index
+of searches anew before it looks. Exit code 0 if all is well, 4 if problems were found, 1
+if the file cannot be opened.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if reindex {
+				if err := rebuildIndex(cmd, data); err != nil {
+					return err
+				}
+			}
 			report, err := repository.Check(data, repository.Options{})
 			if err != nil {
 				if errors.Is(err, repository.ErrCorrupt) {
@@ -49,8 +57,28 @@ if problems were found, 1 if the file cannot be opened.`,
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", config.Default().Data, "database file")
+	cmd.Flags().BoolVar(&reindex, "reindex", false, "make the index of searches anew, then check")
 	outputFlag(cmd, "table", "json")
 	return cmd
+}
+
+// rebuildIndex writes to a file that is there: one that is not is not made.
+func rebuildIndex(cmd *cobra.Command, data string) error {
+	if _, err := os.Stat(data); err != nil {
+		return err
+	}
+	repo, err := repository.Open(data, repository.Options{})
+	if err != nil {
+		if errors.Is(err, repository.ErrCorrupt) {
+			return unhealthy(err)
+		}
+		return err
+	}
+	n, err := repo.Reindex(cmd.Context())
+	if err = errors.Join(err, repo.Close()); err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d descriptions indexed\n", n)
+	}
+	return err
 }
 
 func checkTable(cmd *cobra.Command, r repository.Report) error {
@@ -62,6 +90,7 @@ func checkTable(cmd *cobra.Command, r repository.Report) error {
 		row("bodies", r.Bodies)
 		row("visits", r.Visits)
 		row("snapshots of groups", r.Snapshots)
+		row("rows of the index", r.IndexRows)
 		row("events", r.Events)
 		row("cells of events and descriptions", r.Cells)
 		row("signed documents", r.Documents)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/crawld/crawld/internal/app"
 	"github.com/crawld/crawld/internal/crawler"
+	"github.com/crawld/crawld/internal/repository"
 	"github.com/crawld/crawld/internal/scheduler"
+	"github.com/crawld/crawld/internal/search"
 	"github.com/crawld/crawld/internal/sim"
 	"github.com/crawld/crawld/internal/testbed"
 	"github.com/crawld/crawld/internal/visit"
@@ -27,6 +30,7 @@ type demoReport struct {
 	Expected float64            `json:"expected_mean_latency_seconds"`
 	Measured float64            `json:"measured_mean_latency_seconds"`
 	Virtual  map[string]float64 `json:"virtual_mean_latency_seconds"` // the same fleet and budget, simulated
+	Found    int                `json:"found"`                        // links by demoSearch
 	Data     string             `json:"data"`
 
 	wait, events float64 // the plans' promises
@@ -61,6 +65,9 @@ func (d *demoRun) summarise() error {
 	r.Expected, r.Measured = mean(r.wait, r.events), r.measured.mean()
 	r.Wasted = d.bed.WastedRequests(r.from, r.to, d.planned)
 	r.Data = d.config.Data
+	if err := r.search(); err != nil {
+		return err
+	}
 	r.Virtual = map[string]float64{}
 	for _, b := range demoPolicies() {
 		res, err := d.simulate(b.algorithm)
@@ -70,6 +77,29 @@ func (d *demoRun) summarise() error {
 		r.Virtual[b.name] = res.Mean()
 	}
 	return nil
+}
+
+// demoSearch is asked of what the demo has stored.
+const demoSearch = "rt=temperature*"
+
+// search counts what is found once the daemon has closed its database.
+func (r *demoReport) search() error {
+	q, err := search.Parse(demoSearch)
+	if err != nil {
+		return err
+	}
+	repo, err := repository.Open(r.Data, repository.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	for after, more := "", true; more; more = after != "" {
+		var found repository.Found
+		if found, err = repo.Search(q, nil, after, 0); err != nil {
+			break
+		}
+		r.Found, after = r.Found+len(found.Hits), found.Next
+	}
+	return errors.Join(err, repo.Close())
 }
 
 type demoPolicy struct {
@@ -122,6 +152,7 @@ func (r demoReport) print(w io.Writer) error {
 		for _, p := range demoPolicies() {
 			row("  in virtual time, "+p.name, fmt.Sprintf("%.2f s", r.Virtual[p.name]))
 		}
+		row("  links found by "+demoSearch, r.Found)
 		row("  data", r.Data)
 	})
 }

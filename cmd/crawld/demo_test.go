@@ -85,6 +85,7 @@ data string
 datagrams_to_sleepers number
 events number
 expected_mean_latency_seconds number
+found number
 measured_mean_latency_seconds number
 outcomes.asleep number
 outcomes.described number
@@ -134,6 +135,9 @@ func TestDemo(t *testing.T) {
 		if r.Outcomes[outcome] == 0 {
 			t.Errorf("no crawl was %s: %v", outcome, r.Outcomes)
 		}
+	}
+	if r.Found == 0 {
+		t.Error("nothing that was stored is found")
 	}
 	if r.Used == 0 || r.Used > r.Budget || r.Events == 0 {
 		t.Errorf("%d of %d crawls used, %d events", r.Used, r.Budget, r.Events)

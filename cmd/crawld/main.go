@@ -81,7 +81,7 @@ func rootCommand() *cobra.Command {
 		return usage(fmt.Errorf("%w\ntry: %s --help", err, cmd.CommandPath()))
 	})
 	root.AddCommand(runCommand(), demoCommand(), checkConfigCommand(), planCommand(), probeCommand(),
-		sensorsCommand(), parseCommand(), dbCommand(), simulateCommand(), versionCommand())
+		sensorsCommand(), searchCommand(), parseCommand(), dbCommand(), simulateCommand(), versionCommand())
 	wrapArgs(root)
 	return root
 }

@@ -79,6 +79,7 @@ func New(o Options) http.Handler {
 func (s *server) routes(mux *http.ServeMux) {
 	get := func(path string, h http.HandlerFunc) { mux.HandleFunc("GET "+path, bounded(patience, h)) }
 	get("/{$}", s.indexPage)
+	get("/search", s.searchPage)
 	get("/sensors/{id}", s.sensorPage)
 	get("/sensors", s.sensorPage)
 	get("/static/style.css", s.stylesheet)
@@ -95,6 +96,7 @@ func (s *server) routes(mux *http.ServeMux) {
 
 	get("/api/v1/status", s.answer(s.status))
 	get("/api/v1/plan", s.answer(s.plan))
+	get("/api/v1/search", s.answer(s.search))
 	get("/api/v1/sensors", s.answer(s.sensors))
 	get("/api/v1/sensors/{id}", s.answer(s.sensor))
 	get("/api/v1/sensors/{id}/versions", s.answer(s.versions))

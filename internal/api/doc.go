@@ -2,11 +2,13 @@
 // pages over read-only views, and one call that changes something, the reload.
 //
 //	GET  /                            fleet and table of sensors, as a page
+//	GET  /search                      q, cursor: what was found, as a page
 //	GET  /sensors/{id}, /sensors?id=  one sensor, as a page
 //	GET  /metrics  /config  /-/healthy  /-/ready
 //	POST /-/reload                    (or PUT) loopback and unix-socket peers only
 //	GET  /api/v1/status               planner.Status
 //	GET  /api/v1/plan                 limit, cursor
+//	GET  /api/v1/search               q (package search), limit, cursor
 //	GET  /api/v1/sensors              from, limit, state, label; or id, visits
 //	GET  /api/v1/sensors/{id}         visits
 //	GET  /api/v1/sensors/{id}/versions                before, limit
@@ -29,6 +31,11 @@
 // filtered may be short, even empty, and have a next: one request looks at so
 // many sensors at most. Errors are {"error": "..."}; a query parameter that is
 // unknown, repeated or out of range is an error and named.
+//
+// A search is over the descriptions in force of the sensors that are in the fleet now.
+// Every hit has the age and the state of its sensor: it is what the sensor said then. The
+// answer is complete if nothing follows it and no description had to be left out because
+// its stored bytes are damaged ("unreadable" counts these).
 //
 // # Whom it trusts
 //

@@ -22,6 +22,9 @@ func FuzzQuery(f *testing.F) {
 		f.Add(path+"/", query+"&id=%ff&before=2026-05-04T12:00:00.5%2B14:00", uint8(2))
 	}
 	f.Add("/api/v1/sensors/%2e%2e/versions/%00/body", "visits=3", uint8(3))
+	f.Add("/api/v1/search", "q=rt%3Da*+obs!%3D*+age%3C1h+state%3Dfresh+%22a+b%22&limit=1"+
+		"&cursor=AGEAAQ", uint8(0))
+	f.Add("/search", "q=title%3D%22%1b%3C%22+sensor%3D*&cursor=AGEAAQ", uint8(0))
 	f.Add("//evil.example/..", "", uint8(0))
 	f.Fuzz(func(t *testing.T, path, query string, method uint8) {
 		u, err := url.ParseRequestURI(path)

@@ -59,6 +59,7 @@ func TestGoldenShapes(t *testing.T) {
 		"plan":    {"/api/v1/plan"},
 		"sensors": {"/api/v1/sensors", "/api/v1/sensors?limit=1"},
 		"sensor":  each,
+		"search":  {"/api/v1/search?limit=2", "/api/v1/search?q=title%3D*"},
 		"groups":  {"/api/v1/groups", "/api/v1/groups?limit=1"},
 		"group":   {"/api/v1/groups/house", "/api/v1/groups/street"},
 		"group-versions": {"/api/v1/groups/house/versions",

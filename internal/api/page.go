@@ -25,19 +25,28 @@ const (
 // pageFuncs are what templates may call. "show" goes over every text that is not
 // of this program.
 func pageFuncs() template.FuncMap {
-	return template.FuncMap{"show": show, "clock": clock, "link": sensorLink, "span": span}
+	return template.FuncMap{"show": show, "clock": clock, "link": sensorLink, "span": span,
+		"field": spelled}
 }
 
 // show makes text safe to look at: what is not printable, above all characters
 // that turn the direction of writing, is spelled out, and length is bounded.
 // Escaping for HTML is the template's.
 func show(v any) string {
-	var b strings.Builder
 	n := 0
-	for _, r := range fmt.Sprint(v) {
+	text := fmt.Sprint(v)
+	for i := range text {
 		if n++; n > maxShown {
-			return b.String() + "…"
+			return spelled(text[:i]) + "…"
 		}
+	}
+	return spelled(text)
+}
+
+// spelled is show of any length: what a form sends again.
+func spelled(text string) string {
+	var b strings.Builder
+	for _, r := range text {
 		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
 			b.WriteRune(r)
 		} else {
@@ -207,20 +216,29 @@ func (v *sensorView) readLinks(s *server) {
 			v.More = len(parsed.Links) - pageLinks
 			return
 		}
-		attributes := linkformat.Link{Attrs: l.Attrs}.Append(nil)
-		v.Links = append(v.Links, shownLink{l.Target,
-			strings.TrimPrefix(string(attributes), "<>")})
+		v.Links = append(v.Links, shownLink{l.Target, attributeText(l.Attrs)})
 	}
 }
 
-// render writes a page once all of it is there.
+// attributeText is attributes in link format.
+func attributeText(attrs []linkformat.Attr) string {
+	return strings.TrimLeft(string(linkformat.Link{Attrs: attrs}.Append(nil)), "<>;")
+}
+
 func (s *server) render(w http.ResponseWriter, r *http.Request, name string, view any) {
+	s.renderAs(w, r, http.StatusOK, name, view)
+}
+
+// renderAs writes a page once all of it is there.
+func (s *server) renderAs(w http.ResponseWriter, r *http.Request, status int, name string,
+	view any) {
 	var text bytes.Buffer
 	if err := s.pages.ExecuteTemplate(&text, name, view); err != nil {
 		s.refusePage(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
 	_, _ = w.Write(text.Bytes()) // the peer may have gone
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -23,9 +24,10 @@ import (
 var (
 	elements = strings.Fields(`html head meta title link body header a span nav main footer section p
 		strong dl dt dd table thead tbody tr th td br bdi h1 h2 code figure figcaption svg rect line
-		circle text`)
+		circle text form input button`)
 	attributes = strings.Fields(`lang charset name content rel href class data-name colspan viewBox
-		role aria-label x y width height x1 x2 y1 y2 cx cy r`)
+		role aria-label x y width height x1 x2 y1 y2 cx cy r action method name value type
+		placeholder`)
 )
 
 // checkPage holds a page against the grammar and against what a page may have:
@@ -52,6 +54,9 @@ func checkPage(page string) error {
 			if !slices.Contains(attributes, a.Name.Local) {
 				return fmt.Errorf("<%s %s=%q>", e.Name.Local, a.Name.Local, a.Value)
 			}
+			if a.Name.Local == "action" && a.Value != "search" {
+				return fmt.Errorf("<%s action=%q> sends elsewhere", e.Name.Local, a.Value)
+			}
 			if a.Name.Local == "href" && strings.Contains(a.Value, ":") && a.Value != "data:," {
 				return fmt.Errorf("<%s href=%q> leads elsewhere", e.Name.Local, a.Value)
 			}
@@ -60,7 +65,10 @@ func checkPage(page string) error {
 }
 
 func pageTargets() []string {
-	targets := []string{"/", "/?from=a", "/?state=fresh", "/?label=room%3D0", "/?state=unreachable"}
+	targets := []string{"/", "/?from=a", "/?state=fresh", "/?label=room%3D0", "/?state=unreachable",
+		"/search", "/search?q=rt%3D*+obs!%3D*",
+		"/search?q=" + url.QueryEscape(`x="`+"\x1b\u202e"+`<script>"`),
+		"/search?q=sensor%3D5*"}
 	for _, id := range trickyIDs {
 		targets = append(targets, "/"+sensorLink(id))
 	}
@@ -121,7 +129,8 @@ func TestPageCheckCatchesTextTemplates(t *testing.T) {
 }
 
 func TestCheckPage(t *testing.T) {
-	for _, page := range []string{"<p>a", "<p onclick='x'/>", "<script/>", "<p>a & b</p>", "<iframe/>",
+	for _, page := range []string{"<p>a", "<p onclick='x'/>", "<script/>", "<p>a & b</p>",
+		"<iframe/>", `<form action="https://x/"/>`,
 		`<a href="javascript:x"/>`, `<p style="x"/>`} {
 		if checkPage(page) == nil {
 			t.Errorf("%s passes", page)

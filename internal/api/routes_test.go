@@ -34,6 +34,7 @@ var routeTable = []struct {
 	remote          int // for POST and PUT of others
 }{
 	{"/{$}", "/", 200, 405, 405, 405},
+	{"/search", "/search?q=rt%3D*", 200, 405, 405, 405},
 	{"/sensors/{id}", "/sensors/50%25", 200, 405, 405, 405},
 	{"/sensors", "/sensors?id=50%25", 200, 405, 405, 405},
 	{"/static/style.css", "/static/style.css", 200, 405, 405, 405},
@@ -45,6 +46,7 @@ var routeTable = []struct {
 	{"/-/backup", "/-/backup", 200, 405, 405, 405},
 	{"/api/v1/status", "/api/v1/status", 200, 405, 405, 405},
 	{"/api/v1/plan", "/api/v1/plan", 200, 405, 405, 405},
+	{"/api/v1/search", "/api/v1/search?q=rt%3D*", 200, 405, 405, 405},
 	{"/api/v1/sensors", "/api/v1/sensors", 200, 405, 405, 405},
 	{"/api/v1/sensors/{id}", "/api/v1/sensors/50%25", 200, 405, 405, 405},
 	{"/api/v1/sensors/{id}/versions", "/api/v1/sensors/50%25/versions", 200, 405, 405, 405},

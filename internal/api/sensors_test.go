@@ -245,6 +245,12 @@ func TestQueriesAreChecked(t *testing.T) {
 		"/api/v1/sensors/a/versions/zz/body":                "hash:",
 		"/api/v1/plan?cursor=2026":                          "cursor: \"2026\"",
 		"/api/v1/plan?cursor=2026,a":                        "cursor:",
+		"/api/v1/search?q=rt%3Dx+age%3Csoon":                "q: byte 9: expected a duration",
+		"/api/v1/search?q=state%3Dgone":                     "q: byte 6: expected states",
+		"/api/v1/search?q=%ff":                              "q: byte 0: not UTF-8",
+		"/api/v1/search?q=a&q=b":                            "q: given 2 times",
+		"/api/v1/search?cursor=x":                           "cursor: \"x\"; expected next",
+		"/api/v1/search?limit=1001":                         "limit:",
 		"/api/v1/status?x":                                  "\"x\": unknown parameter",
 	} {
 		d.refused(target, 400, text)

@@ -104,6 +104,7 @@ func New(o Options) (_ *App, err error) {
 		return nil, err
 	}
 	a.defers("database", a.repo.Close)
+	a.tellIndex()
 	if a.client, err = newClient(o.Config); err != nil {
 		return nil, err
 	}

@@ -43,6 +43,17 @@ func (a *App) restore(now time.Time) (planner.Saved, error) {
 	return saved, nil
 }
 
+// tellIndex says what opening the database did to the index of searches.
+func (a *App) tellIndex() {
+	n, err := a.repo.Indexed()
+	if err != nil {
+		a.o.Log.Error("descriptions are not indexed, searches are slow until a restart can do it",
+			zap.Int("indexed", n), zap.Error(err))
+	} else if n > 0 {
+		a.o.Log.Info("indexed for search", zap.Int("descriptions", n))
+	}
+}
+
 func (a *App) store(o visit.Outcome, record []byte, done func(error)) {
 	a.repo.StoreAsync(repository.Write{Outcome: o, Record: record}, func(err error) {
 		if err == nil {

@@ -52,7 +52,7 @@ func beginsWithDigit(s string) bool { return s != "" && s[0] >= '0' && s[0] <= '
 func familyKey(object string, f discovery.Family) []byte {
 	short := shortObject(object)
 	key := make([]byte, 0, len(short)+2+1+cellTail)
-	key = appendEscaped(key, short)
+	key = appendPart(key, short)
 	return append(key, byte(f))
 }
 

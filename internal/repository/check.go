@@ -23,11 +23,12 @@ type Report struct {
 	Versions  int   `json:"versions"`
 	Bodies    int   `json:"bodies"`
 	Visits    int   `json:"visits"`
-	Snapshots int   `json:"snapshots"` // of groups
-	Events    int   `json:"events"`    // of the Discovery Service
-	Cells     int   `json:"cells"`     // of all objects
-	Documents int   `json:"documents"` // that events were signed in
-	Bytes     int64 `json:"bytes"`     // of the file
+	Snapshots int   `json:"snapshots"`  // of groups
+	IndexRows int   `json:"index_rows"` // of searches
+	Events    int   `json:"events"`     // of the Discovery Service
+	Cells     int   `json:"cells"`      // of all objects
+	Documents int   `json:"documents"`  // that events were signed in
+	Bytes     int64 `json:"bytes"`      // of the file
 
 	Problems []string `json:"problems"`
 }
@@ -36,7 +37,8 @@ type Report struct {
 // verifies bbolt's structure, by its own reading and by bbolt's, and of the rows
 // that every body has its hash, that versions and latest lead to a body, that
 // snapshots lead to one and to all they are made of, that every visit and state can
-// be read, that events and cells lead to each other and that the counts are right.
+// be read, that the index has the terms of the versions in force and no others, that
+// events and cells lead to each other and that the counts are right.
 //
 // Damage is told in Problems. An error means that the file could not be looked
 // at: it is missing, locked (ErrLocked) or of another version (ErrVersion).
@@ -130,6 +132,7 @@ func (k *checker) check(tx *bbolt.Tx) error {
 		k.problem("state: counts %d visits, there are %d", k.visits, r.Visits)
 	}
 	r.Snapshots = k.each("snapshots", k.snapshot)
+	r.IndexRows = k.index()
 	k.each("plans", func(key, _ []byte) error {
 		if len(key) != timeLen {
 			return errors.New("not an instant")

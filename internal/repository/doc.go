@@ -10,6 +10,7 @@
 //	├── schema          -> schema version, decimal
 //	├── instance        -> 16 random bytes, made with the file
 //	├── counts          -> sensors, versions, bodies as uvarints
+//	├── index           -> versions counted when it was written, and how far it is
 //	└── fleet           -> the planner's fleet record, opaque
 //	latest
 //	└── sensor          -> time | hash16         the version that is in force
@@ -35,6 +36,8 @@
 //	└── hash16          -> hash tail | pack(signed document)
 //	names
 //	└── number          -> publisher or information service
+//	index
+//	└── name | value | sensor  -> -              the terms of the versions in force
 //
 // Key parts:
 //
@@ -58,13 +61,29 @@
 //	         its CBV hash, and then id16 begins with them and nothing follows the time
 //
 //	event    int64 microseconds, the newest event behind the snapshot
+//	name     of a link's attribute, "href" for its target, "title word" for a word of a
+//	value    title, and what it says (search.Term); both written as a sensor's id is
 //	parts    what it is made of: kind | id | time | hash of each member's version, or
 //	         of its snapshot where the member is a group
 //
 // A sensor's rows stay when it leaves the fleet, a group's when it is configured
-// no more. Later buckets (index) go beside these: opening creates no
-// bucket and passes over those it does not know, so they come with the schema
-// version that first writes them, or, like snapshots, when they are first needed.
+// no more. Opening makes no other bucket than the index and passes over those it does not
+// know, so that later ones come with the schema version that first writes them, or, like
+// snapshots, when they are first needed.
+//
+// # Searches
+//
+// The index has a row for each term of a version in force and its sensor, however many
+// links have the term: a search reads the description anyway, and a row for each link
+// would be several times the bytes. The rows of the version before go in the transaction
+// that makes the next one. They say where to look and no more: what is found is read from
+// a body that has its hash, so a row too many costs time, and only one that is missing
+// would cost an answer. Rows are in the order of sensors for each term, so that a search
+// for several terms goes through them side by side and a page begins where the last ended.
+//
+// A file may have been written to by a release that knows no index. It counts versions as
+// all do, but does not tell the index so; from that the next one knows that the index is
+// behind, and makes it anew.
 //
 // # Groups
 //

@@ -19,18 +19,24 @@ const (
 
 // sensorKey is the first part of every key about a sensor.
 func sensorKey(id string) []byte {
-	return appendEscaped(make([]byte, 0, len(id)+2+timeLen), id)
+	return appendPart(make([]byte, 0, len(id)+2+timeLen), id)
 }
 
-// appendEscaped appends an id so that none is a prefix of another one.
-func appendEscaped(key []byte, id string) []byte {
-	for i := range len(id) {
-		key = append(key, id[i])
-		if id[i] == 0 {
+// appendPart appends a text so that no part is a prefix of another one and the order
+// of parts is that of texts.
+func appendPart(key []byte, text string) []byte {
+	return append(appendOpen(key, text), 0, 1)
+}
+
+// appendOpen appends how the part of every text begins that begins with this one.
+func appendOpen(key []byte, text string) []byte {
+	for i := range len(text) {
+		key = append(key, text[i])
+		if text[i] == 0 {
 			key = append(key, 0xFF)
 		}
 	}
-	return append(key, 0, 1)
+	return key
 }
 
 // cutSensor splits a key into the sensor's id and what follows it.

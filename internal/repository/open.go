@@ -27,6 +27,8 @@ var (
 	ErrHash = errors.New("body does not match its hash")
 	// ErrNotFound: no body with that hash is stored.
 	ErrNotFound = errors.New("not found")
+	// ErrCursor: what a listing was asked to go on after is not what it returned before.
+	ErrCursor = errors.New("not a cursor of this listing")
 	// ErrFull: MaxSize or the disk is reached. Nothing was written, reads go
 	// on, and a later write may succeed.
 	ErrFull = errors.New("no space left for the data file")
@@ -89,6 +91,9 @@ type Repository struct {
 
 	groups atomic.Pointer[grouping] // never nil
 	names  atomic.Pointer[names]    // as committed; never nil
+
+	indexed   int   // descriptions that Open has put into the index
+	unindexed error // why there is no index
 }
 
 // bolt is an open bbolt file together with its handle, through which structure
@@ -107,6 +112,9 @@ type bolt struct {
 // Opening verifies bbolt's structure, so that what it follows ends inside the
 // file: all pages of a file up to 256 MB, of a larger one the meta pages, the free
 // list and the branch pages, about a hundredth. Values are verified when read.
+//
+// A file without the index of searches, or with one that is behind because an older
+// release has written to the file, is indexed before Open returns; see Indexed.
 func Open(path string, o Options) (*Repository, error) {
 	o = o.withDefaults()
 	b, err := openBolt(path, o, false)
@@ -142,6 +150,9 @@ func Open(path string, o Options) (*Repository, error) {
 	go r.write()
 	if err := r.backfill(); err != nil {
 		return nil, errors.Join(err, r.Close())
+	}
+	if !o.ReadOnly {
+		r.completeIndex()
 	}
 	return r, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -12,9 +11,6 @@ import (
 
 	"github.com/crawld/crawld/internal/discovery"
 )
-
-// ErrCursor is wrapped by the error of Events for a cursor that it did not give.
-var ErrCursor = errors.New("not a cursor of this listing")
 
 // maxPageBytes ends a page of records early: a document may have 256 KiB.
 const maxPageBytes = 16 << 20

@@ -15,7 +15,7 @@ import (
 // schemaVersion counts changes that an older program would read wrongly.
 const schemaVersion = 1
 
-// buckets are those of the tree in the package comment.
+// buckets are those of the tree in the package comment that every file has.
 var buckets = [...]string{"meta", "latest", "versions", "bodies", "state", "visits", "plans"}
 
 // checkSchema verifies that the file is crawld's and of this version.
@@ -100,8 +100,12 @@ func writeSchema(path string) error {
 				return err
 			}
 		}
+		if _, err := tx.CreateBucket([]byte("index")); err != nil {
+			return err
+		}
 		meta := tx.Bucket([]byte("meta"))
 		return errors.Join(
+			meta.Put([]byte("index"), indexMark{done: true}.encode()),
 			meta.Put([]byte("schema"), strconv.AppendInt(nil, schemaVersion, 10)),
 			meta.Put([]byte("instance"), instance),
 			meta.Put([]byte("counts"), counts{}.encode()))

@@ -32,6 +32,8 @@ type transaction struct {
 	republished []Republication
 	mismatches  uint64 // bodies that were left out of a snapshot
 	late        bool   // an event was published that is older than a stored one
+
+	index indexed
 }
 
 func (r *Repository) transaction(tx *bbolt.Tx) *transaction {
@@ -41,6 +43,7 @@ func (r *Repository) transaction(tx *bbolt.Tx) *transaction {
 		state: b("state"), visits: b("visits"), plans: b("plans"),
 		keep: r.opts.KeepVisits, counts: *r.known.Load(),
 		shelf: shelf{r.codec, tx}, groups: r.groups.Load(), due: map[int]occasion{},
+		index: indexOf(tx),
 	}
 }
 
@@ -105,6 +108,9 @@ func (t *transaction) success(o *outcomeRow) (confirmed, changed bool, err error
 	}
 	t.counts.versions++
 	if err := t.describe(o.object, at, o.sum); err != nil {
+		return false, false, err
+	}
+	if err := t.reindex(o); err != nil {
 		return false, false, err
 	}
 	row := append(appendTime(make([]byte, 0, latestLen), at), o.sum[:hashLen]...)
@@ -237,7 +243,10 @@ func (t *transaction) putCounts(before counts) error {
 	if t.counts == before {
 		return nil
 	}
-	return t.meta.Put([]byte("counts"), t.counts.encode())
+	if err := t.meta.Put([]byte("counts"), t.counts.encode()); err != nil {
+		return err
+	}
+	return t.putMark()
 }
 
 // putFree puts a row at the first microsecond from at on that the sensor has

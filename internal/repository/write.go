@@ -176,8 +176,9 @@ type outcomeRow struct {
 	body      []byte // row of bodies; nil = the outcome brings none
 	named     bool   // sum is set: by the body, or by what was confirmed
 	etag      []byte
-	version   []byte // row of versions; nil = the outcome brings no body
-	visit     []byte // row of visits
+	version   []byte   // row of versions; nil = the outcome brings no body
+	terms     []string // of the body, as indexTerms
+	visit     []byte   // row of visits
 	record    []byte
 }
 
@@ -227,6 +228,7 @@ func (r *Repository) prepareBody(row *outcomeRow, o *visit.Outcome) (err error) 
 	o.Hash = hex.EncodeToString(sum[:])
 	row.version = encodeVersion(Version{Size: len(o.Body), Format: o.Format, ETag: o.NewETag,
 		Verdict: o.Verdict, Links: o.Links}, sum)
+	row.terms = indexTerms(linksOf(o.Format, o.Body))
 	row.body, err = pack(r.enc, append([]byte(nil), sum[hashLen:]...), o.Body)
 	return err
 }
