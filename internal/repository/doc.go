@@ -25,6 +25,16 @@
 //	└── time            -> crawl plan, opaque    the last few range starts
 //	snapshots                                    made with the first snapshot
 //	└── group | time    -> version row | event | parts      one per republication
+//	cells                                        made with the first version or event
+//	└── object | family | time | id16 | seq      -> cell, nothing if seq = 1
+//	events                                       made, as all below, with the first event
+//	└── forward time | id16 | seq                -> event row
+//	eventids
+//	└── name8 | forward time [| id8 | seq]       -> nothing: leads to events
+//	documents
+//	└── hash16          -> hash tail | pack(signed document)
+//	names
+//	└── number          -> publisher or information service
 //
 // Key parts:
 //
@@ -33,16 +43,26 @@
 //	time     int64 microseconds since 1970, sign flipped, inverted, big endian:
 //	         the newest row of a sensor comes first, as wide-row stores want it
 //	         that cannot read a row backwards
-//	hash16   first 16 bytes of the SHA-256 of the raw body. The other 16 are in
-//	         the body row, all 32 in the version row, and both are verified
+//	hash16   first 16 bytes of the SHA-256 of the raw body, or of the signed document.
+//	         The other 16 are in its row, of a body all 32 in the version row, and both
+//	         are verified
 //
 //	group    the id of a group, written as a sensor's is
+//	object   written as a sensor's id is; a canonical GS1 identifier without its
+//	         https://id.gs1.org/, which leaves a digit that no URI begins with
+//	family   m where the object is, c what it contains, d its descriptions
+//	id16     what makes an event the one it is (discovery.Identity); of a description
+//	         the hash16 of its body
+//	seq      0 the event, 1 the declaration that it is in error
+//	name8    first 8 bytes of the SHA-256 of the event ID, of an event that has none of
+//	         its CBV hash, and then id16 begins with them and nothing follows the time
+//
 //	event    int64 microseconds, the newest event behind the snapshot
 //	parts    what it is made of: kind | id | time | hash of each member's version, or
 //	         of its snapshot where the member is a group
 //
 // A sensor's rows stay when it leaves the fleet, a group's when it is configured
-// no more. Later buckets (index, cells, events) go beside these: opening creates no
+// no more. Later buckets (index) go beside these: opening creates no
 // bucket and passes over those it does not know, so they come with the schema
 // version that first writes them, or, like snapshots, when they are first needed.
 //
@@ -58,6 +78,21 @@
 // members that are described, each absolute (linkformat.Link.Absolute); a description
 // in another format is one link to where it was fetched, and a snapshot stands as it
 // is in those of the groups it is a member of.
+//
+// # Events
+//
+// An event, its cells in the rows of its objects, its place under its event ID and the
+// document that it was signed in are ONE transaction, and so are a new version of a sensor
+// and the cell that tells of it. A cell has all that a trace needs, so that a trace reads no
+// event. What is the same in thousands of rows, publishers and information services, has a
+// number; so have the words of CBV. Events are kept in the order of their times, which fills
+// pages where they come in that order; objects' rows have the newest cell first.
+//
+// A declaration of an error is a record of its own, one for each event and publisher, and
+// marks the cells of the event if that is the publisher's, whichever of the two comes first.
+//
+// Versions of a file from before there were cells get theirs after it is opened, 20 000 in a
+// transaction; meta, key described, says where that stands.
 //
 // # Durability
 //

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,7 +60,11 @@ func child(mode, path, from string) error {
 	for range 8 {
 		wg.Go(func() {
 			for {
-				if err := storeNext(r, mode, &seq); err != nil {
+				next := storeNext
+				if strings.HasPrefix(mode, "publish") {
+					next = publishNext
+				}
+				if err := next(r, mode, &seq); err != nil {
 					fmt.Fprintln(os.Stderr, err)
 					return
 				}
