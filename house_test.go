@@ -41,7 +41,7 @@ var rooms = map[string]room{
 	"internal/linkformat": {"", values, "net/netip"},
 	"internal/epcis":      {"", values, ""},
 	"internal/search":     {"linkformat", values, ""},
-	"internal/discovery":  {"epcis", values, ""},
+	"internal/discovery":  {"epcis", values, "github.com/go-jose/go-jose/v4"},
 	"internal/fleet":      {"sleepplan", values, ""},
 	"internal/visit":      {"fleet", values, ""},
 	"internal/scheduler":  {"fleet sleepplan", values, ""},

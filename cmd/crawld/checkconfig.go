@@ -95,6 +95,13 @@ func checkConfigCommand() *cobra.Command {
 			for _, r := range refused {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", r)
 			}
+			secrets, err := c.Credentials()
+			if err != nil {
+				return invalid(err)
+			}
+			for _, w := range secrets.Warnings {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
+			}
 			if c.Planner.End == config.EndFixed && c.Planner.Theta(f.Len()) < f.Len() {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: planner.end fixed crawls every sensor in every range in "+
 					"which it wakes: a budget of %d for %d sensors may not do; such ranges are planned "+
@@ -112,7 +119,7 @@ func checkConfigCommand() *cobra.Command {
 				}
 			}
 			report := configReport{s.config, f.Len(), unknown, len(refused),
-				len(c.Groups), c.Planner.Theta(f.Len()), c.Data}
+				len(c.Groups), len(c.Publishers), len(c.Readers), c.Planner.Theta(f.Len()), c.Data}
 			if output(cmd) == "json" {
 				return printJSON(cmd.OutOrStdout(), report)
 			}
@@ -122,6 +129,8 @@ func checkConfigCommand() *cobra.Command {
 				row("of them without a lasting sleep plan", report.Unknown)
 				row("refused", report.Refused)
 				row("groups", report.Groups)
+				row("publishers", report.Publishers)
+				row("readers", report.Readers)
 				row("budget per range", report.Budget)
 				row("data", report.Data)
 			})
@@ -159,11 +168,13 @@ func coarse(f *fleet.Fleet, tick, length time.Duration) (n int) {
 }
 
 type configReport struct {
-	Config  string `json:"config"`
-	Sensors int    `json:"sensors"`
-	Unknown int    `json:"unknown_sleep_plan"`
-	Refused int    `json:"refused"`
-	Groups  int    `json:"groups"`
-	Budget  int    `json:"budget"`
-	Data    string `json:"data"`
+	Config     string `json:"config"`
+	Sensors    int    `json:"sensors"`
+	Unknown    int    `json:"unknown_sleep_plan"`
+	Refused    int    `json:"refused"`
+	Groups     int    `json:"groups"`
+	Publishers int    `json:"publishers"`
+	Readers    int    `json:"readers"`
+	Budget     int    `json:"budget"`
+	Data       string `json:"data"`
 }

@@ -33,6 +33,10 @@ func (c client) do(method, path string) (status int, body string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
+	return c.answer(req)
+}
+
+func (c client) answer(req *http.Request) (status int, body string, err error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return 0, "", err

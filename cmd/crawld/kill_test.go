@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,11 +166,7 @@ func TestKillLosesNothingStored(t *testing.T) {
 // The control: a daemon that says so before it has stored is caught.
 func TestKillCatchesEarlyAcknowledgement(t *testing.T) {
 	t.Parallel()
-	mutant, err := build("crawld-early", "-overlay", earlyAcknowledgement(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := newVictim(t, mutant)
+	v := newVictim(t, earlyBinary(t))
 	for i := range 5 {
 		v.kill()
 		if missing := v.lost(); len(missing) > 0 {
@@ -178,6 +175,24 @@ func TestKillCatchesEarlyAcknowledgement(t *testing.T) {
 		}
 	}
 	t.Error("five kills did not show that descriptions were acknowledged before their commit")
+}
+
+var early struct {
+	sync.Once
+	path string
+	err  error
+}
+
+// earlyBinary is a daemon that acknowledges before it has stored.
+func earlyBinary(t *testing.T) string {
+	t.Helper()
+	early.Do(func() {
+		early.path, early.err = build("crawld-early", "-overlay", earlyAcknowledgement(t))
+	})
+	if early.err != nil {
+		t.Fatal(early.err)
+	}
+	return early.path
 }
 
 // earlyAcknowledgement writes an overlay for the go command in which the

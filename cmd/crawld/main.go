@@ -81,7 +81,8 @@ func rootCommand() *cobra.Command {
 		return usage(fmt.Errorf("%w\ntry: %s --help", err, cmd.CommandPath()))
 	})
 	root.AddCommand(runCommand(), demoCommand(), checkConfigCommand(), planCommand(), probeCommand(),
-		sensorsCommand(), searchCommand(), parseCommand(), dbCommand(), simulateCommand(), versionCommand())
+		sensorsCommand(), searchCommand(), keygenCommand(), publishCommand(), traceCommand(),
+		parseCommand(), dbCommand(), simulateCommand(), versionCommand())
 	wrapArgs(root)
 	return root
 }

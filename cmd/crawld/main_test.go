@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,6 +43,10 @@ func TestScripts(t *testing.T) {
 			env.Values["bed"] = bed
 			data, err := filepath.Abs("testdata")
 			env.Setenv("TESTDATA", data)
+			for i := range 5 { // events must not be older than some days
+				at := time.Now().Add(time.Duration(-i) * time.Hour).UTC()
+				env.Setenv(fmt.Sprint("HOURS_AGO_", i), at.Format(time.RFC3339))
+			}
 			env.Defer(func() { _ = bed.Close() })
 			return err
 		},

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -28,21 +27,9 @@ Exit code 0 for valid and recovered, 3 for invalid.`,
 }
 
 func parse(cmd *cobra.Command, args []string) error {
-	in := cmd.InOrStdin()
-	if args[0] != "-" {
-		f, err := os.Open(args[0])
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		in = f
-	}
-	body, err := io.ReadAll(io.LimitReader(in, maxDocument+1))
+	body, err := readBounded(args[0], cmd.InOrStdin(), maxDocument)
 	if err != nil {
-		return fmt.Errorf("%s: %w", args[0], err)
-	}
-	if len(body) > maxDocument {
-		return invalid(fmt.Errorf("%s: longer than %d bytes", args[0], maxDocument))
+		return err
 	}
 	res := linkformat.Parse(body)
 	if output(cmd) == "json" {

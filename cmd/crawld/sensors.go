@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,8 +22,9 @@ import (
 
 // server is the daemon that a command asks.
 type server struct {
-	url  string
-	data string
+	url       string
+	data      string
+	tokenFile string // "" = no token
 }
 
 func (s *server) flags(cmd *cobra.Command) {
@@ -44,31 +46,56 @@ const maxAnswer = 64 << 20
 
 // get decodes the JSON answer to a GET of the path.
 func (s *server) get(ctx context.Context, path string, into any) error {
+	status, body, err := s.ask(ctx, http.MethodGet, path, "", nil)
+	switch {
+	case err != nil:
+		return err
+	case status == http.StatusOK:
+		return decodeAnswer(body, into)
+	case status == http.StatusNotFound:
+		return unhealthy(errors.New(answerText(body)))
+	}
+	return fmt.Errorf("%s: %d %s: %s", path, status, http.StatusText(status), answerText(body))
+}
+
+// ask sends a request, with the token if there is one, and reads the answer.
+func (s *server) ask(ctx context.Context, method, path, contentType string, send []byte) (
+	status int, body []byte, err error) {
 	client, base := http.Client{Timeout: 30 * time.Second}, s.url
 	if base == "" {
 		base = "http://crawld"
 		client.Transport = &http.Transport{DialContext: dialSocket(app.SocketPath(s.data))}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path,
+		bytes.NewReader(send))
 	if err != nil {
-		return usage(err)
+		return 0, nil, usage(err)
+	}
+	token, err := s.token()
+	if err != nil {
+		return 0, nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("no daemon answers: %w; is it running, and is --data or --server right", err)
+		return 0, nil, fmt.Errorf("no daemon answers: %w; is it running, and is --data or --server right",
+			err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return err
+	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return resp.StatusCode, body, err
+}
+
+func decodeAnswer(body []byte, into any) error {
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("the answer is none of a crawld: %w", err)
 	}
-	switch resp.StatusCode {
-	case http.StatusOK:
-		return json.Unmarshal(body, into)
-	case http.StatusNotFound:
-		return unhealthy(errors.New(answerText(body)))
-	}
-	return fmt.Errorf("%s: %s: %s", path, resp.Status, answerText(body))
+	return nil
 }
 
 // answerText is what the daemon says is wrong.

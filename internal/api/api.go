@@ -15,13 +15,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
+	"github.com/crawld/crawld/internal/discovery"
 	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/planner"
 	"github.com/crawld/crawld/internal/repository"
 )
 
-// Options are the parts that the handler shows. All are needed but Fleet.
+// Options are the parts that the handler shows. All are needed but Fleet, Gate and Metrics.
 type Options struct {
 	Repo *repository.Repository
 	// Do runs f on the loop that owns the planner. An error means that f did not
@@ -38,13 +40,17 @@ type Options struct {
 	// Fleet is the fleet that the planner has now; it must not block. nil: sleep
 	// plans are shown as text, without their windows.
 	Fleet func() *fleet.Fleet
+	// Gate says who may publish events and who may see them; it must not block. nil: nobody
+	// may publish and all may see.
+	Gate    func() *discovery.Gate
+	Metrics prometheus.Registerer // of what the handler itself counts; nil = not shown
 }
 
 const (
 	patience       = 20 * time.Second // for all of an answer but a reload's
 	reloadPatience = 50 * time.Second // a million sensors are read and planned
 	healthPatience = 5 * time.Second
-	maxBody        = 64 << 10 // of a request; none is read
+	maxBody        = 64 << 10 // of a request whose body is not read
 	maxScrapes     = 8        // at a time; a Prometheus pair needs two
 	maxFleetwide   = 4        // requests at a time that ask about the whole fleet
 )
@@ -60,13 +66,23 @@ type server struct {
 	probing   chan struct{} // the slot of the one health read of the store
 	pages     *template.Template
 	style     []byte
+
+	events     discovery.Store
+	publishing *semaphore.Weighted // bytes of bodies
+	queries    chan struct{}       // a slot for each trace and page of events
+	counts     *discoveryMetrics
 }
 
 // New makes the handler. It is safe for concurrent use.
 func New(o Options) http.Handler {
+	if o.Gate == nil {
+		shut := discovery.NewGate(nil, nil)
+		o.Gate = func() *discovery.Gate { return shut }
+	}
 	s := &server{o: o, fleetwide: make(chan struct{}, maxFleetwide),
-		probing: make(chan struct{}, 1),
-		pages:   template.Must(template.New("").Funcs(pageFuncs()).ParseFS(files, "templates/*.html"))}
+		probing: make(chan struct{}, 1), events: o.Repo, publishing: newPublishing(),
+		queries: make(chan struct{}, maxQueries), counts: newDiscoveryMetrics(o.Metrics),
+		pages: template.Must(template.New("").Funcs(pageFuncs()).ParseFS(files, "templates/*.html"))}
 	var err error
 	if s.style, err = files.ReadFile("static/style.css"); err != nil {
 		panic(err) // it is embedded
@@ -109,6 +125,14 @@ func (s *server) routes(mux *http.ServeMux) {
 	get("/api/v1/groups/{id}/versions", s.answer(s.snapshots))
 	get("/api/v1/groups/{id}/versions/{hash}/body", s.groupBody)
 	get("/api/v1/groups/{id}/body", s.groupBody)
+
+	publish := http.NewCrossOriginProtection().Handler(bounded(patience, s.publish))
+	mux.Handle("POST /events", publish)
+	mux.Handle("POST /capture", publish)
+	get("/events", s.listed(s.eventPage))
+	get("/events/{id}", s.listed(s.eventByID))
+	get("/epcs/{epc}/events", s.listed(s.eventsOf))
+	get("/epcs/{epc}/trace", s.answer(s.trace))
 }
 
 // hardened puts on every answer what keeps a browser from doing more with it
@@ -122,9 +146,17 @@ func hardened(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-cache")
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(r))
 		next.ServeHTTP(w, r)
 	})
+}
+
+// bodyLimit is how much of a request's body may be read.
+func bodyLimit(r *http.Request) int64 {
+	if r.Method == http.MethodPost && (r.URL.Path == "/events" || r.URL.Path == "/capture") {
+		return maxDrained
+	}
+	return maxBody
 }
 
 // bounded ends the request's context after a while. Nothing behind it waits
@@ -141,12 +173,13 @@ func bounded(d time.Duration, next http.HandlerFunc) http.HandlerFunc {
 type fault struct {
 	status int
 	text   string
+	code   string // for programs; "" where the status says it all
 }
 
 func (f fault) Error() string { return f.text }
 
 func faultf(status int, format string, args ...any) error {
-	return fault{status, fmt.Sprintf(format, args...)}
+	return fault{status: status, text: fmt.Sprintf(format, args...)}
 }
 
 // describe maps an error to its answer. What is no fault comes from the store:
@@ -154,7 +187,10 @@ func faultf(status int, format string, args ...any) error {
 func (s *server) describe(r *http.Request, err error) fault {
 	var f fault
 	if !errors.As(err, &f) {
-		f = fault{http.StatusInternalServerError, err.Error()}
+		var known bool
+		if f, known = discoveryFault(err); !known {
+			f = fault{status: http.StatusInternalServerError, text: err.Error()}
+		}
 	}
 	if f.status == http.StatusInternalServerError {
 		s.o.Log.Error("request failed", zap.String("path", r.URL.Path), zap.Error(err))
@@ -182,7 +218,14 @@ func (s *server) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 // refuse answers with the error as JSON.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	f := s.describe(r, err)
-	text, err := json.Marshal(map[string]string{"error": f.text})
+	answer := map[string]string{"error": f.text}
+	if f.code != "" {
+		answer["code"] = f.code
+	}
+	if c := challenge(f); c != "" {
+		w.Header().Set("WWW-Authenticate", c)
+	}
+	text, err := json.Marshal(answer)
 	if err != nil {
 		panic(err) // a map of strings can be written
 	}

@@ -1,5 +1,6 @@
 // Package api is the daemon's HTTP face: metrics, health, a JSON API and plain
-// pages over read-only views, and one call that changes something, the reload.
+// pages over read-only views, and two calls that change something: the reload, and the
+// publication of events to the Discovery Service.
 //
 //	GET  /                            fleet and table of sensors, as a page
 //	GET  /search                      q, cursor: what was found, as a page
@@ -21,6 +22,12 @@
 //	GET  /api/v1/groups/{id}/versions/{hash}/body
 //	GET  /api/v1/groups/{id}/body                     the newest snapshot
 //
+//	POST /events, POST /capture       a compact JWS over an EPCIS document, with a token
+//	GET  /events                      GE_eventTime, LT_eventTime, perPage, nextPageToken
+//	GET  /events/{id}
+//	GET  /epcs/{epc}/events           as /events: what names the object itself
+//	GET  /epcs/{epc}/trace            from, to, follow
+//
 // An id in a path is percent-encoded as one segment (url.PathEscape); the forms
 // with ?id= are for clients behind proxies that decode %2F, and for the ids "."
 // and "..", which no path can hold. Pages link to sensors in that form.
@@ -37,11 +44,18 @@
 // answer is complete if nothing follows it and no description had to be left out because
 // its stored bytes are damaged ("unreadable" counts these).
 //
+// Events are answered as the REST binding of EPCIS 2.0 has it: in an EPCISQueryDocument, as
+// published, with the next page as a Link. A capture is answered when it is committed,
+// not with a job, and refused as a whole. Refusals have "code" beside "error".
+//
 // # Whom it trusts
 //
-// Reads are open to whoever reaches the port. Descriptions, answers and errors
-// come from sensors, that is from anybody: pages escape them by context
-// (html/template), show what is not printable by its number and never make a
+// Who publishes needs a token and a signature; discovery.Gate checks them. Where readers are
+// configured, queries of events need a token too, but for peers of the control socket, who
+// could read the data file as well. All other reads are open to whoever reaches the port.
+//
+// Descriptions, answers and errors come from sensors, that is from anybody: pages escape
+// them by context (html/template), show what is not printable by its number and never make a
 // link of them; bodies are served with their own media type, never as HTML.
 // Nothing here dials a sensor or an address that a sensor sent. A proxy on the
 // same host makes all its clients loopback peers: it must keep /-/reload to

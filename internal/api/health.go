@@ -95,12 +95,15 @@ func localOnly(next http.Handler) http.Handler {
 // isLocal judges a peer by the address that net/http took from the connection.
 // Clients of a unix socket have no name, which Go prints as "@" or nothing.
 func isLocal(peer string) bool {
-	if peer == "" || peer == "@" {
+	if isSocket(peer) {
 		return true
 	}
 	ap, err := netip.ParseAddrPort(peer)
 	return err == nil && ap.Addr().Unmap().IsLoopback()
 }
+
+// isSocket tells peers of the control socket from all others.
+func isSocket(peer string) bool { return peer == "" || peer == "@" }
 
 func writeText(w http.ResponseWriter, status int, line string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -27,6 +27,7 @@ import (
 	"github.com/crawld/crawld/internal/coapclient"
 	"github.com/crawld/crawld/internal/config"
 	"github.com/crawld/crawld/internal/crawler"
+	"github.com/crawld/crawld/internal/discovery"
 	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/planner"
 	"github.com/crawld/crawld/internal/repository"
@@ -60,6 +61,7 @@ type App struct {
 	tried    [sha256.Size]byte // fingerprint of the lists that were read last, well or not
 	flagged  bool              // o.Patterns are not the configuration's
 	fleet    atomic.Pointer[fleet.Fleet]
+	gate     atomic.Pointer[discovery.Gate]
 	reloads  reloadMetrics
 	groups   groupMetrics
 	cleanups []cleanup
@@ -90,6 +92,9 @@ func New(o Options) (_ *App, err error) {
 		return nil, err
 	}
 	a.fleet.Store(l.fleet)
+	if err = a.openGate(o.Config); err != nil {
+		return nil, err
+	}
 	par, err := Parameters(o.Config)
 	if err != nil {
 		return nil, err
@@ -269,8 +274,8 @@ func (a *App) register() {
 
 func (a *App) handler() http.Handler {
 	return api.New(api.Options{Repo: a.repo, Do: a.crawler.Do, Reload: a.Reload,
-		Config: a.o.Config.YAML, Fleet: a.fleet.Load,
-		Gatherer: a.registry, Version: a.o.Version, Log: a.o.Log,
+		Config: a.o.Config.YAML, Fleet: a.fleet.Load, Gate: a.gate.Load,
+		Gatherer: a.registry, Metrics: a.registry, Version: a.o.Version, Log: a.o.Log,
 		Ready: func() bool {
 			select {
 			case <-a.crawler.Ready():

@@ -35,9 +35,10 @@ func (m *reloadMetrics) register(reg prometheus.Registerer) {
 }
 
 // Reload reads configuration and sensor lists again, all or nothing: on an error
-// the running fleet and its groups stay as they are. Unchanged sensors keep plan,
-// budget and tracker. Of the configuration only the sensor lists, the groups and the
-// log's level take effect; a change of any other key is said to need a restart.
+// the running fleet, its groups and the publishers stay as they are. Unchanged sensors keep
+// plan, budget and tracker. Of the configuration only the sensor lists, the groups,
+// publishers and readers, and the log's level take effect; a change of any other key is said
+// to need a restart.
 func (a *App) Reload(ctx context.Context) error {
 	a.reload.Lock()
 	defer a.reload.Unlock()
@@ -73,9 +74,13 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 		a.warnOfChanges(c)
 		changed = c
 	}
-	patterns, groups := a.patterns(changed), a.o.Config.Groups
+	patterns, groups, gate := a.patterns(changed), a.o.Config.Groups, a.gate.Load()
 	if changed != nil {
 		groups = changed.Groups
+		var err error
+		if gate, err = a.newGate(*changed); err != nil {
+			return fleet.Diff{}, err
+		}
 	}
 	a.tried = fingerprint(patterns)
 	next, err := a.load(patterns, groups)
@@ -87,6 +92,7 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 		return fleet.Diff{}, err
 	}
 	a.o.Patterns = patterns
+	a.gate.Store(gate)
 	if changed != nil {
 		if level, err := zapcore.ParseLevel(changed.Log.Level); err == nil {
 			a.o.Level.SetLevel(level)
@@ -125,8 +131,9 @@ func (a *App) warnOfChanges(c *config.Config) {
 	running.Web = written.Web
 	running.Log.Level = written.Log.Level // it takes effect
 	running.Groups = written.Groups       // they do too
+	running.Publishers, running.Readers = written.Publishers, written.Readers
 	if running.YAML() != written.YAML() {
-		a.o.Log.Warn("only sensor lists, groups and log.level are reloaded; " +
+		a.o.Log.Warn("only sensor lists, groups, publishers, readers and log.level are reloaded; " +
 			"other changed keys need a restart")
 	}
 }

@@ -59,6 +59,8 @@ type Config struct {
 	Planner     Planner
 	Polling     Polling
 	Groups      []Group // in the file's order; nil = none
+	Publishers  []Publisher
+	Readers     []Reader // nil = everybody may read
 	Web         Web
 	Networks    Networks
 	Limits      Limits

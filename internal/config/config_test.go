@@ -76,6 +76,9 @@ polling: {policy: fixed, bootstrap: 1m, min_gap: 1s, max_gap: 0.5d, price: 9s, s
 groups:
 - {at_least: 1, id: a.b-c_1, members: [x, "coap://h/ y"]}
 - {id: all, members: [a.b-c_1, 7]}
+publishers:
+- {kid: a, key_file: k.jwk, token_file: /t, sources: [{id: s, address: "x:", type: t}]}
+readers: [{token_file: r, sources: [s, "u:v"]}, {token_file: q, sources: ["*"]}]
 web: {listen: ":0"}
 networks: {allow: [10.0.0.0/8], deny: ["2001:db8::/32"]}
 limits: {body: 1MiB, blocks: 7, block_min: 16, progress: 3s, per_host: 1, per_subnet: 2}
@@ -98,6 +101,10 @@ log:
 			PublishTimes: PublishFalse},
 		Groups: []Group{{ID: "a.b-c_1", Members: []string{"x", "coap://h/ y"}, AtLeast: 1},
 			{ID: "all", Members: []string{"a.b-c_1", "7"}, AtLeast: 2}},
+		Publishers: []Publisher{{KID: "a", KeyFile: "/etc/c[1]/k.jwk", TokenFile: "/t",
+			Sources: []Source{{"s", "x:", "t"}}}},
+		Readers: []Reader{{TokenFile: "/etc/c[1]/r", Sources: []string{"s", "u:v"}},
+			{TokenFile: "/etc/c[1]/q", All: true}},
 		Web: Web{":0"},
 		Networks: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 			[]netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
@@ -224,6 +231,17 @@ func drawConfig(t *rapid.T) Config {
 		g.AtLeast = rapid.IntRange(1, len(g.Members)).Draw(t, "at least")
 		c.Groups = append(c.Groups, g)
 	}
+	text := rapid.StringMatching(`[ -~é]{1,9}`)
+	for i := range rapid.IntRange(0, 3).Draw(t, "publishers") {
+		p := Publisher{KID: fmt.Sprint(i, text.Draw(t, "kid")), KeyFile: "/" + fmt.Sprint(i),
+			TokenFile: "/t", Sources: []Source{{fmt.Sprint("s", i), text.Draw(t, "address"), "EPCIS"}}}
+		c.Publishers = append(c.Publishers, p)
+		r := Reader{TokenFile: "/r", All: i == 1}
+		if !r.All {
+			r.Sources = []string{text.Draw(t, "source") + "s"}
+		}
+		c.Readers = append(c.Readers, r)
+	}
 	c.Web.Listen = "[::1]:8080"
 	c.Networks.Deny = []netip.Prefix{
 		netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("0.0.0.0/0")}
@@ -256,6 +274,9 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 		MaxGap: 2 * time.Hour, Price: time.Second, SD: SDRaw, Desync: time.Minute,
 		PublishTimes: PublishTrue}
 	c.Groups = []Group{{ID: "g", Members: []string{"a", "b"}, AtLeast: 1}}
+	c.Publishers = []Publisher{{KID: "k", KeyFile: "/k", TokenFile: "/t",
+		Sources: []Source{{"s", "a", "t"}}}}
+	c.Readers = []Reader{{TokenFile: "/r", All: true}}
 	c.Web.Listen = ":1"
 	any4 := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	c.Networks, c.Limits = Networks{any4, any4}, Limits{1024, 2, 16, time.Second, 3, 4}

@@ -11,7 +11,7 @@ import (
 
 // YAML is the configuration in force, defaults filled in, in the shape of
 // crawld.yaml. Parse makes an equal Config of it. There is nothing secret in
-// it: secrets are never written into this file.
+// it: secrets stand in files of their own, and only their names are shown.
 func (c *Config) YAML() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -34,6 +34,8 @@ func (c *Config) YAML() string {
 	line("  sd: %s\n  desync: %s\n  publish_times: %s", c.Polling.SD,
 		formatDuration(c.Polling.Desync), c.Polling.PublishTimes)
 	line("groups: [%s]", join(c.Groups, Group.text))
+	line("publishers: [%s]\nreaders: [%s]", join(c.Publishers, Publisher.text),
+		join(c.Readers, Reader.text))
 	line("web:\n  listen: %s", quote(c.Web.Listen))
 	line("networks:\n  allow: [%s]\n  deny: [%s]",
 		join(c.Networks.Allow, quotePrefix), join(c.Networks.Deny, quotePrefix))
