@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/crawld/crawld/internal/fleet"
 )
 
 // What happens at the end of a time range (planner.end).
@@ -22,6 +24,16 @@ const (
 	CandidatesGrid = "grid" // start + k step where awake, and the last awake instant (EasiCrawl)
 )
 
+// Which deviation DPT goes by (polling.sd), and whether publish instants in answers are
+// used (polling.publish_times).
+const (
+	SDFolded     = "folded" // of intervals folded to one period
+	SDRaw        = "raw"    // of all, as in the DPT paper
+	PublishAuto  = "auto"   // where they can be trusted
+	PublishTrue  = "true"
+	PublishFalse = "false"
+)
+
 // What a crawl is taken to cost (planner.objective).
 const (
 	ObjectiveExact = "exact" // the expected latency of a Poisson process
@@ -30,8 +42,13 @@ const (
 
 // How sensors without a sleep plan are polled (polling.policy).
 const (
-	PolicyDPTN  = "dpt-n" // Data Publication Tracking
-	PolicyFixed = "fixed" // every bootstrap interval
+	PolicyDPTA    = "dpt-a"   // Data Publication Tracking, looking early
+	PolicyDPTN    = "dpt-n"   // at the expected instant
+	PolicyDPTL    = "dpt-l"   // late
+	PolicyBimodal = "bimodal" // DPT-L that knows a second, longer period
+	PolicyHZ      = "hz"      // phase lock and optimal inspection
+	PolicyBB      = "bb"      // bracketing, where only changes are seen
+	PolicyFixed   = "fixed"   // every bootstrap interval
 )
 
 // Config is the validated content of one crawld.yaml, defaults filled in.
@@ -68,12 +85,9 @@ type Step struct {
 	Duration time.Duration // a multiple of the tick
 }
 
-// Polling says how sensors with an unknown sleep plan are polled.
-type Polling struct {
-	Policy         string        // PolicyDPTN or PolicyFixed
-	Bootstrap      time.Duration // > 0, the interval until something is learned
-	MinGap, MaxGap time.Duration // 0 < MinGap <= MaxGap
-}
+// Polling says how sensors with an unknown sleep plan are polled: 0 < MinGap <= MaxGap,
+// at most one of Price and PollsPerPublication.
+type Polling = fleet.Polling
 
 // Web is the HTTP side.
 type Web struct {
@@ -114,7 +128,8 @@ func Default() Config {
 			Objective: ObjectiveExact, Capacity: 500,
 		},
 		Polling: Polling{
-			Policy: PolicyDPTN, Bootstrap: 5 * time.Minute, MinGap: 10 * time.Second, MaxGap: time.Hour,
+			Policy: PolicyHZ, Bootstrap: 5 * time.Minute, MinGap: 10 * time.Second, MaxGap: time.Hour,
+			PollsPerPublication: 1.15, SD: SDFolded, PublishTimes: PublishAuto,
 		},
 		Web: Web{Listen: "127.0.0.1:9683"},
 		Limits: Limits{

@@ -50,7 +50,7 @@ func TestReferenceConfigHasEveryKey(t *testing.T) {
 	}
 	keys := []string{"web.listen", "networks.allow", "networks.deny", "log.level", "log.format"}
 	for prefix, f := range map[string]fields{"": c.fields(), "planner.": c.Planner.fields(),
-		"polling.": c.Polling.fields(), "limits.": c.Limits.fields()} {
+		"polling.": pollingFields(&c.Polling), "limits.": c.Limits.fields()} {
 		for k := range f {
 			keys = append(keys, prefix+k)
 		}
@@ -71,7 +71,8 @@ sensor_files: [a*.txt, ../b.yaml, /c.json]
 data: /var/x.db
 planner: {range: 1d12h, budget: 0.5/sensor, end: carry, guard: 1500ms, candidates: grid, objective: paper,
   step: 2s, tick: 500ms, capacity: 90/min}
-polling: {policy: fixed, bootstrap: 1m, min_gap: 1s, max_gap: 0.5d}
+polling: {policy: fixed, bootstrap: 1m, min_gap: 1s, max_gap: 0.5d, price: 9s, sd: raw,
+  desync: 1s, publish_times: false}
 web: {listen: ":0"}
 networks: {allow: [10.0.0.0/8], deny: ["2001:db8::/32"]}
 limits: {body: 1MiB, blocks: 7, block_min: 16, progress: 3s, per_host: 1, per_subnet: 2}
@@ -89,8 +90,10 @@ log:
 		Planner: Planner{Range: 36 * time.Hour, Budget: 0.5, BudgetPerSensor: true, End: EndCarry,
 			Guard: 1500 * time.Millisecond, Candidates: CandidatesGrid, Objective: ObjectivePaper,
 			Step: Step{Duration: 2 * time.Second}, Tick: 500 * time.Millisecond, Capacity: 1.5},
-		Polling: Polling{PolicyFixed, time.Minute, time.Second, 12 * time.Hour},
-		Web:     Web{":0"},
+		Polling: Polling{Policy: PolicyFixed, Bootstrap: time.Minute, MinGap: time.Second,
+			MaxGap: 12 * time.Hour, Price: 9 * time.Second, SD: SDRaw, Desync: time.Second,
+			PublishTimes: PublishFalse},
+		Web: Web{":0"},
 		Networks: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 			[]netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
 		Limits: Limits{1 << 20, 7, 16, 3 * time.Second, 1, 2},
@@ -199,9 +202,16 @@ func drawConfig(t *rapid.T) Config {
 	p.Candidates = rapid.SampledFrom([]string{CandidatesEnds, CandidatesGrid}).Draw(t, "candidates")
 	p.Capacity = rapid.Float64Range(1e-3, maxRate).Draw(t, "capacity")
 	gap := rapid.IntRange(1, 5000)
-	c.Polling = Polling{PolicyFixed, time.Duration(gap.Draw(t, "bootstrap")) * time.Millisecond,
-		time.Duration(gap.Draw(t, "min")) * time.Millisecond,
-		time.Duration(5000+gap.Draw(t, "max")) * time.Millisecond}
+	c.Polling = Polling{Policy: PolicyFixed, SD: SDRaw, PublishTimes: PublishFalse,
+		Bootstrap: time.Duration(gap.Draw(t, "bootstrap")) * time.Millisecond,
+		MinGap:    time.Duration(gap.Draw(t, "min")) * time.Millisecond,
+		MaxGap:    time.Duration(5000+gap.Draw(t, "max")) * time.Millisecond,
+		Desync:    time.Duration(gap.Draw(t, "desync")) * time.Millisecond}
+	if rapid.Bool().Draw(t, "priced") {
+		c.Polling.Price = time.Duration(gap.Draw(t, "price")) * time.Millisecond
+	} else {
+		c.Polling.PollsPerPublication = float64(gap.Draw(t, "load")) / 8
+	}
 	c.Web.Listen = "[::1]:8080"
 	c.Networks.Deny = []netip.Prefix{
 		netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("0.0.0.0/0")}
@@ -230,7 +240,9 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 	c.Path, c.SensorFiles, c.Data = "/c.yaml", []string{"/a"}, "x"
 	c.Planner = Planner{2 * time.Hour, time.Second, Step{Ticks: 3}, time.Second, false, 5, false,
 		EndCarry, CandidatesGrid, ObjectivePaper, 7}
-	c.Polling = Polling{PolicyFixed, time.Minute, time.Second, 2 * time.Hour}
+	c.Polling = Polling{Policy: PolicyFixed, Bootstrap: time.Minute, MinGap: time.Second,
+		MaxGap: 2 * time.Hour, Price: time.Second, SD: SDRaw, Desync: time.Minute,
+		PublishTimes: PublishTrue}
 	c.Web.Listen = ":1"
 	any4 := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	c.Networks, c.Limits = Networks{any4, any4}, Limits{1024, 2, 16, time.Second, 3, 4}

@@ -50,9 +50,7 @@ func Parse(name string, data []byte) (*Config, error) {
 			"is missing; name at least one list such as sensors/*.yaml")
 	}
 	c.Planner.check(d)
-	d.require(c.Polling.MinGap <= c.Polling.MaxGap, []string{"polling.min_gap", "polling.max_gap"},
-		"min_gap %s is longer than max_gap %s; swap or change them",
-		formatDuration(c.Polling.MinGap), formatDuration(c.Polling.MaxGap))
+	checkPolling(d, &c.Polling)
 	if err := d.err(); err != nil {
 		return nil, err
 	}
@@ -75,7 +73,7 @@ func (c *Config) fields() fields {
 		"sensor_files": c.sensorFiles,
 		"data":         func(v value) { v.text(&c.Data, "a file such as crawld.db") },
 		"planner":      func(v value) { v.mapping(c.Planner.fields()) },
-		"polling":      func(v value) { v.mapping(c.Polling.fields()) },
+		"polling":      func(v value) { v.mapping(pollingFields(&c.Polling)) },
 		"web":          func(v value) { v.mapping(fields{"listen": c.Web.listen}) },
 		"networks": func(v value) {
 			v.mapping(fields{"allow": prefixes(&c.Networks.Allow), "deny": prefixes(&c.Networks.Deny)})
@@ -103,18 +101,6 @@ func (p *Planner) fields() fields {
 		"candidates": func(v value) {
 			v.word(&p.Candidates, CandidatesEnds, CandidatesGrid)
 		},
-	}
-}
-
-func (p *Polling) fields() fields {
-	gap := func(dst *time.Duration) func(value) {
-		return func(v value) { v.duration(dst, time.Millisecond, maxDuration) }
-	}
-	return fields{
-		"policy":    func(v value) { v.word(&p.Policy, PolicyDPTN, PolicyFixed) },
-		"bootstrap": gap(&p.Bootstrap),
-		"min_gap":   gap(&p.MinGap),
-		"max_gap":   gap(&p.MaxGap),
 	}
 }
 

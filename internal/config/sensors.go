@@ -171,6 +171,12 @@ func (l *list) sensor(v value) {
 		"ack_timeout":    func(v value) { v.duration(&s.AckTimeout, time.Millisecond, 5*time.Minute) },
 		"max_retransmit": func(v value) { v.retransmit(&s.MaxRetrans) },
 		"sleep_plan":     func(v value) { s.Plan = l.plans.read(v) },
+		"polling": func(v value) {
+			v.mapping(pollingFields(&s.Polling))
+			if s.Polling.Price > 0 && s.Polling.PollsPerPublication > 0 {
+				v.fail("price and polls_per_publication exclude each other; keep one of them")
+			}
+		},
 	})
 	if uri == nil && before == l.d.count() {
 		v.child("uri", v.node).fail("is missing; expected coap://host[:port][/path]")

@@ -26,6 +26,13 @@ func (c *Config) YAML() string {
 	line("polling:\n  policy: %s\n  bootstrap: %s\n  min_gap: %s\n  max_gap: %s", c.Polling.Policy,
 		formatDuration(c.Polling.Bootstrap), formatDuration(c.Polling.MinGap),
 		formatDuration(c.Polling.MaxGap))
+	if c.Polling.Price > 0 {
+		line("  price: %s", formatDuration(c.Polling.Price))
+	} else {
+		line("  polls_per_publication: %s", formatFloat(c.Polling.PollsPerPublication))
+	}
+	line("  sd: %s\n  desync: %s\n  publish_times: %s", c.Polling.SD,
+		formatDuration(c.Polling.Desync), c.Polling.PublishTimes)
 	line("web:\n  listen: %s", quote(c.Web.Listen))
 	line("networks:\n  allow: [%s]\n  deny: [%s]",
 		join(c.Networks.Allow, quotePrefix), join(c.Networks.Deny, quotePrefix))

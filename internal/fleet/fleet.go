@@ -39,13 +39,15 @@ type Sensor struct {
 	Plan       sleepplan.Plan
 	AckTimeout time.Duration // ACK_TIMEOUT of RFC 7252; 0 = 2 s
 	MaxRetrans int           // MAX_RETRANSMIT of RFC 7252; 0 = 4, negative = none
+	Polling    Polling       // what differs from the fleet's
 }
 
 // Equal reports whether two listings say the same of a sensor.
 func (s *Sensor) Equal(o *Sensor) bool {
 	return s.ID == o.ID && s.URI == o.URI && s.Weight == o.Weight && s.MaxCrawls == o.MaxCrawls &&
 		s.Rate == o.Rate && s.RateFixed == o.RateFixed && maps.Equal(s.Labels, o.Labels) &&
-		s.AckTimeout == o.AckTimeout && s.MaxRetrans == o.MaxRetrans && s.Plan.Equal(o.Plan)
+		s.AckTimeout == o.AckTimeout && s.MaxRetrans == o.MaxRetrans &&
+		s.Polling == o.Polling && s.Plan.Equal(o.Plan)
 }
 
 // Fleet is an immutable set of sensors, sorted by id.
