@@ -58,6 +58,7 @@ func (p *Planner) begin(start time.Time) {
 		Reserved: min(p.rec.Reserved, theta), End: p.rec.End, Retries: p.rec.Retries,
 		Stretch: p.rec.Stretch, Extra: p.rec.Extra,
 		Attempts: p.rec.Attempts / 2, Failed: p.rec.Failed / 2}
+	p.rec.Share = p.rec.failureShare()
 	p.solved, p.spent, p.used, p.kept = false, 0, kindCounts{}, p.rec.Reserved
 	p.mending = false
 	for _, s := range p.sensors {
@@ -79,6 +80,7 @@ func (p *Planner) takeOver(now time.Time) {
 	attempts, failed := p.rec.Attempts, p.rec.Failed
 	p.rec = plan.rec
 	p.rec.Attempts, p.rec.Failed = attempts, failed
+	p.rec.Share = p.rec.failureShare()
 	p.solved, p.kept = true, max(0, p.rec.Reserved-p.used[visit.Poll]-p.used[visit.Probe])
 	p.spendAt = p.nextSpend(now)
 	p.drift = drift{since: now}
@@ -233,12 +235,15 @@ func (p *Planner) Replace(f *fleet.Fleet, now time.Time) {
 func (p *Planner) change(s *sensor, fs *fleet.Sensor, now time.Time) {
 	moved := s.URI != fs.URI
 	rates := s.Rate != fs.Rate || s.RateFixed != fs.RateFixed
-	plans := !s.Plan.Equal(fs.Plan)
+	plans := !s.Sensor.Plan.Equal(fs.Plan)
 	s.Sensor = fs
 	s.gen++
 	s.relist(moved, rates)
 	if plans {
 		s.forgetSilence()
+	}
+	if s.Plan = fs.Plan; s.hidden(now) {
+		p.takeClaim(s, now)
 	}
 	if s.polled(now) {
 		p.setInstants(s, nil)
@@ -263,7 +268,7 @@ func (s *sensor) relist(moved, rates bool) {
 // forgetSilence gives a sensor a fresh start with tracker and evidence.
 func (s *sensor) forgetSilence() {
 	s.rec.Unreachable, s.rec.Silent, s.rec.Mid = false, 0, false
-	s.rec.Tracker, s.rec.Search = nil, nil
+	s.rec.Tracker, s.rec.Search, s.rec.Learner = nil, nil, nil
 }
 
 func (p *Planner) leave(s *sensor) {
@@ -294,7 +299,8 @@ func (p *Planner) Jump(now time.Time) {
 		s.rec.Used, s.rec.Kinds = counts[i].used, counts[i].kinds
 		s.rec.notAfter(now)
 		s.rec.NotBefore, s.rec.Contacts = time.Time{}, nil
-		s.rec.Tracker, s.rec.Search = nil, nil
+		s.rec.Tracker, s.rec.Search, s.rec.Learner = nil, nil, nil
+		p.takeClaim(s, now)
 		p.schedule(s, now)
 	}
 }

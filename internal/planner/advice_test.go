@@ -307,7 +307,7 @@ func (e explained) misbound(i int, a Advice, k int, prev int64) string {
 // what is lost without a crawl, and the sensors to the fleet.
 func TestAdviceAddsUp(t *testing.T) {
 	bounds, binds, rules := map[Bound]int{}, map[Bind]int{}, map[string]int{}
-	drawnPlans(t, trials(2000, 20000), func(seed int, e explained) {
+	drawnPlans(t, trials(1000, 5000), func(seed int, e explained) {
 		sol := e.plan.Solution
 		total, loss := 0.0, 0.0
 		for i, a := range e.advice {

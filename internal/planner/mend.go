@@ -176,8 +176,7 @@ func (p *Planner) yield(s *sensor) float64 {
 	if p.par.Algorithm != nil {
 		return 1
 	}
-	fleet := p.rec.Failed / (p.rec.Attempts + retryPrior)
-	own := (s.rec.Lost + retryPrior*fleet) / (s.rec.Tried + retryPrior)
+	own := (s.rec.Lost + retryPrior*p.rec.Share) / (s.rec.Tried + retryPrior)
 	return max(leastYield, 1-own)
 }
 

@@ -85,6 +85,7 @@ func (p *Planner) putOff(s *sensor, now time.Time) {
 	p.schedule(s, now)
 	if s.polled(now) && s.at.Before(p.end()) {
 		s.at, s.why = p.end(), "budget: theta of this range is spent"
+		s.rec.Next = s.at
 		p.wait.put(s)
 	}
 }

@@ -51,6 +51,8 @@ type Record struct {
 	Unreachable bool          `json:"unreachable,omitempty"`
 	Tracker     *dpt.Tracker  `json:"tracker,omitempty"`
 	Search      *dpt.Search   `json:"search,omitempty"`
+	Learner     *dpt.Learner  `json:"learner,omitempty"` // of a sensor that hides its sleep plan
+	Duty        float64       `json:"duty,omitempty"`    // awake share that Rate's exposure goes by; 0 = 1
 }
 
 // kindCounts are attempts by visit.Kind.
@@ -83,6 +85,9 @@ func (r *Record) clone() *Record {
 	if r.Search != nil {
 		c.Search = r.Search.Clone()
 	}
+	if r.Learner != nil {
+		c.Learner = r.Learner.Clone()
+	}
 	return &c
 }
 
@@ -93,7 +98,7 @@ const maxRest = 24 * time.Hour
 // sensor would not be asked until then.
 func (r *Record) notAfter(now time.Time) {
 	if r.LastAttempt.After(now) { // their instants mean nothing any more
-		r.Tracker, r.Search = nil, nil
+		r.Tracker, r.Search, r.Learner = nil, nil, nil
 	}
 	for _, t := range []*time.Time{&r.Source, &r.LastAttempt, &r.Since} {
 		if t.After(now) {
@@ -107,30 +112,34 @@ func (r *Record) notAfter(now time.Time) {
 
 // FleetRecord is what belongs to the range and not to one sensor.
 type FleetRecord struct {
-	Range     time.Time         `json:"range"`      // start of the running range
-	Version   uint64            `json:"version"`    // of the running plan
-	Price     float64           `json:"price"`      // mu, weighted latency seconds per crawl
-	Theta     int               `json:"theta"`      // budget of the range
-	Reserved  int               `json:"reserved"`   // of it, kept for polls
-	Retries   int               `json:"retries"`    // of it, left for retries
-	End       scheduler.EndRule `json:"end_rule"`   // of the plan
-	Stretch   float64           `json:"stretch"`    // by which all polled gaps are longer
-	Extra     int64             `json:"extra"`      // look-ahead of the plan, ticks
-	Planned   int               `json:"planned"`    // crawls of the plan as adopted at first
-	Expected  float64           `json:"expected"`   // weighted latency seconds of the plan
-	Wait      float64           `json:"wait"`       // the same without weights
-	Events    float64           `json:"events"`     // events expected in the range
-	Spilled   int               `json:"spilled"`    // crawls that the limit on starts per second cost
-	SpillLoss float64           `json:"spill_loss"` // weighted latency seconds that it cost
-	Mended    int               `json:"mended"`     // solves of the rest of the range
-	Attempts  float64           `json:"attempts"`   // planned attempts lately, halved every range
-	Failed    float64           `json:"failed"`     // of them failed
+	Range     time.Time         `json:"range"`         // start of the running range
+	Version   uint64            `json:"version"`       // of the running plan
+	Price     float64           `json:"price"`         // mu, weighted latency seconds per crawl
+	Theta     int               `json:"theta"`         // budget of the range
+	Reserved  int               `json:"reserved"`      // of it, kept for polls
+	Retries   int               `json:"retries"`       // of it, left for retries
+	End       scheduler.EndRule `json:"end_rule"`      // of the plan
+	Stretch   float64           `json:"stretch"`       // by which all polled gaps are longer
+	Extra     int64             `json:"extra"`         // look-ahead of the plan, ticks
+	Planned   int               `json:"planned"`       // crawls of the plan as adopted at first
+	Expected  float64           `json:"expected"`      // weighted latency seconds of the plan
+	Wait      float64           `json:"wait"`          // the same without weights
+	Events    float64           `json:"events"`        // events expected in the range
+	Spilled   int               `json:"spilled"`       // crawls that the limit on starts per second cost
+	SpillLoss float64           `json:"spill_loss"`    // weighted latency seconds that it cost
+	Mended    int               `json:"mended"`        // solves of the rest of the range
+	Attempts  float64           `json:"attempts"`      // planned attempts lately, halved every range
+	Failed    float64           `json:"failed"`        // of them failed
+	Share     float64           `json:"failure_share"` // of planned attempts, at the range's start
 }
+
+// failureShare is the share of planned attempts that fail, as learned lately.
+func (r FleetRecord) failureShare() float64 { return r.Failed / (r.Attempts + retryPrior) }
 
 // sane tells whether a stored record can be one of ours.
 func (r FleetRecord) sane() bool {
 	return r.Price >= 0 && r.Extra >= 0 && r.Extra <= scheduler.MaxTicks && r.Reserved >= 0 &&
-		r.Retries >= 0 && r.Attempts >= 0 && r.Failed >= 0 && r.Stretch >= 0
+		r.Retries >= 0 && r.Share >= 0 && r.Share <= 1 && r.Attempts >= 0 && r.Failed >= 0 && r.Stretch >= 0
 }
 
 // savedFleet is a FleetRecord as it is stored.
@@ -161,7 +170,7 @@ func decodeRecord(data []byte) (*Record, error) {
 		return nil, fmt.Errorf("planner: decode record: %w", err)
 	}
 	if r.Used < 0 || slices.Min(r.Kinds[:]) < 0 || r.Since.IsZero() || r.Gap < 0 ||
-		r.Gap > scheduler.MaxTicks || !(r.Tried >= r.Lost) || !(r.Lost >= 0) ||
+		r.Gap > scheduler.MaxTicks || !(r.Duty >= 0 && r.Duty <= 1) || !(r.Tried >= r.Lost) || !(r.Lost >= 0) ||
 		r.Guard < 0 || r.Collected < 0 || !r.Margins.sane() || !(r.Lose >= 0) || !(r.Gain >= 0) || !slices.IsSortedFunc(r.Instants, time.Time.Compare) {
 		return nil, fmt.Errorf("planner: decode record: inconsistent values")
 	}
