@@ -9,6 +9,7 @@ import (
 	"github.com/crawld/crawld/internal/app"
 	"github.com/crawld/crawld/internal/config"
 	"github.com/crawld/crawld/internal/fleet"
+	"github.com/crawld/crawld/internal/planner"
 )
 
 // sources are the flags with which run, plan and check-config are told what to
@@ -67,8 +68,12 @@ func (s *sources) fleet() (config.Config, *fleet.Fleet, []config.Refusal, error)
 	if err != nil {
 		return c, nil, nil, invalid(err)
 	}
-	if _, err := app.Parameters(c); err != nil {
+	par, err := app.Parameters(c)
+	if err != nil {
 		return c, nil, nil, invalid(fmt.Errorf("%s: %w", s.config, err))
+	}
+	if err := planner.CheckPolling(f, par.Polling); err != nil {
+		return c, nil, nil, invalid(err)
 	}
 	return c, f, refused, nil
 }

@@ -158,6 +158,13 @@ func (a *App) loadFleet(patterns []string) (*fleet.Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
+	par, err := Parameters(a.o.Config)
+	if err != nil {
+		return nil, err
+	}
+	if err := planner.CheckPolling(f, par.Polling); err != nil {
+		return nil, err
+	}
 	for _, r := range refused {
 		a.o.Log.Warn("sensor refused", zap.String("uri", r.URI), zap.String("why", r.String()))
 	}

@@ -15,8 +15,7 @@ func Parameters(c config.Config) (planner.Parameters, error) {
 	par := planner.Parameters{Range: c.Planner.Range, Tick: c.Planner.ResolvedTick(),
 		Step: c.Planner.StepTicks(), Guard: c.Planner.Guard, GuardAuto: c.Planner.GuardAuto,
 		Capacity: int(math.Ceil(c.Planner.Capacity)),
-		Polling: dpt.Params{Policy: dpt.Policy(c.Polling.Policy), Bootstrap: c.Polling.Bootstrap,
-			MinGap: c.Polling.MinGap, MaxGap: c.Polling.MaxGap}}
+		Polling:  planner.Polling(dpt.Params{}, c.Polling)}
 	if c.Planner.BudgetPerSensor {
 		par.PerSensor = c.Planner.Budget
 	} else {

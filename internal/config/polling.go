@@ -23,9 +23,9 @@ func pollingFields(p *fleet.Polling) fields {
 		"price":     func(v value) { v.duration(&p.Price, 0, maxDuration) },
 		"polls_per_publication": func(v value) {
 			load := p.PollsPerPublication
-			switch v.number(&load, 0, 1000); {
-			case load > 0 && load < 0.01:
-				v.fail("%s is out of range; expected 0 (none) or 0.01 .. 1000", clip(v.node.Value))
+			switch v.number(&load, 0, 100); {
+			case load > 0 && load < 0.05:
+				v.fail("%s is out of range; expected 0 (none) or 0.05 .. 100", clip(v.node.Value))
 			default:
 				p.PollsPerPublication = load
 			}

@@ -298,7 +298,7 @@ func (s *bbState) measure() {
 		rough = roughPeriod(near, s.Period)
 	}
 	if len(slopes) > 0 {
-		if fine := middle(slopes); math.Abs(fine/rough-1) < 0.04 {
+		if fine := medianOf(slopes); math.Abs(fine/rough-1) < 0.04 {
 			s.Period = fine
 			return
 		}
@@ -329,11 +329,11 @@ func roughPeriod(distances []float64, period float64) float64 {
 	for i, x := range distances {
 		each[i] = x / max(1, math.Round(x/best))
 	}
-	return middle(each)
+	return medianOf(each)
 }
 
-// middle is the median; it sorts x.
-func middle(x []float64) float64 {
+// medianOf is the median; it sorts x.
+func medianOf(x []float64) float64 {
 	slices.Sort(x)
 	n := len(x)
 	return (x[(n-1)/2] + x[n/2]) / 2

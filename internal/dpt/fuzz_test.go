@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
+	"regexp"
 	"testing"
 	"time"
 
@@ -101,9 +101,11 @@ func drive(data []byte, p Params) error {
 		if e := tr.Expected(now, now.Add(time.Hour)); !(e >= 0 && e <= 3600_001) {
 			return fmt.Errorf("%v polls expected in an hour", e)
 		}
-		for _, x := range tr.s.Window {
-			if x <= 0 {
-				return fmt.Errorf("interval %d in the window", x)
+		if r, ok := tr.rule.(*publications); ok {
+			for _, x := range r.s.Window {
+				if x <= 0 {
+					return fmt.Errorf("interval %d in the window", x)
+				}
 			}
 		}
 	}
@@ -133,24 +135,30 @@ func restored(tr *Tracker, se *Search) (*Tracker, *Search, error) {
 	return tr2, se2, nil
 }
 
+// fuzzParams takes the policy and the gaps from one byte.
 func fuzzParams(kind byte) Params {
 	p := testParams()
-	switch kind % 4 {
+	p.Policy = Policies()[int(kind)%7]
+	switch kind / 7 % 5 {
 	case 1:
-		p.MaxGap = time.Hour
+		p.MaxGap, p.Desync, p.SD = time.Hour, 10*time.Minute, SDRaw
 	case 2:
 		p.MinGap, p.Bootstrap, p.MaxGap = time.Minute, time.Minute, time.Minute
 	case 3:
-		p.Policy = Fixed
+		p.PublishTimes, p.PollsPerPublication = TimesTrust, 1.2
+	case 4:
+		p.PublishTimes, p.Price = TimesHide, 10*time.Second
 	}
 	return p
 }
 
 func FuzzTracker(f *testing.F) {
-	f.Add(byte(0), []byte("\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
-	f.Add(byte(1), bytes.Repeat([]byte{0, 0, 1, 1, 0, 0}, 30))
-	f.Add(byte(2), bytes.Repeat([]byte{2, 0, 255, 7, 40, 255}, 10))
-	f.Add(byte(3), bytes.Repeat([]byte{131, 9, 255, 250, 0, 254}, 10))
+	f.Add(byte(1), []byte("\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	for kind := range byte(35) {
+		f.Add(kind, bytes.Repeat([]byte{0, 0, 1, 1, 0, 0}, 30))
+		f.Add(kind, bytes.Repeat([]byte{2, 0, 255, 7, 40, 255}, 10))
+		f.Add(kind, bytes.Repeat([]byte{131, 9, 255, 250, 0, 254}, 10))
+	}
 	f.Fuzz(func(t *testing.T, kind byte, data []byte) {
 		if err := drive(data, fuzzParams(kind)); err != nil {
 			t.Error(err)
@@ -158,14 +166,86 @@ func FuzzTracker(f *testing.F) {
 	})
 }
 
+// FuzzRestored takes any JSON for a tracker's. What is accepted must write itself, and
+// decide within the gaps whatever then happens.
+func FuzzRestored(f *testing.F) {
+	for _, first := range firstTrackers(f) {
+		f.Add([]byte(first.Record), []byte("\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	}
+	for _, policy := range Policies() {
+		record, err := json.Marshal(grown(policy))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(record, bytes.Repeat([]byte{0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0}, 9))
+	}
+	f.Fuzz(func(t *testing.T, record, data []byte) {
+		if err := driveRestored(record, data); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// grown is a tracker that has lived through most of what there is.
+func grown(policy Policy) *Tracker {
+	p := testParams()
+	p.Policy, p.Desync = policy, time.Minute
+	tr := NewTracker(p, epoch0)
+	now := epoch0
+	for i := range 60 {
+		now, _ = tr.Next(now, 1)
+		o := poll(now.Sub(epoch0).Milliseconds(), visit.Result(i%7%3))
+		o.HasMaxAge, o.MaxAge = i%3 == 0, 100*time.Second
+		for k := range i % 4 {
+			o.PublishedAt = append(o.PublishedAt, now.Add(-time.Duration(k)*time.Minute))
+		}
+		tr.Observe(o)
+	}
+	return tr
+}
+
+// driveRestored is drive for a tracker that came from somewhere. Its limits are whatever
+// was accepted; they must be such as Validate accepts.
+func driveRestored(record, data []byte) error {
+	tr := new(Tracker)
+	if json.Unmarshal(record, tr) != nil {
+		return nil
+	}
+	if err := tr.s.Limits.check(); err != nil {
+		return err
+	}
+	rng := rand.New(rand.NewPCG(uint64(len(data)), 11))
+	now, end := epoch0, time.UnixMilli(tr.s.End)
+	for ; len(data) >= 6; data = data[6:] {
+		due, err := check(tr, tr.s.Limits, now, end, 1)
+		if err != nil {
+			return err
+		}
+		again, _, err := restored(tr, NewSearch(testParams(), now, 1))
+		if err != nil {
+			return err
+		}
+		tr = again
+		s := step{data[0], data[1], data[2], data[3], data[4], data[5]}
+		if now = due; s.wait > 0 {
+			now = end.Add(time.Duration(s.wait) * 3 * time.Second)
+		}
+		o := s.outcome(now, rng)
+		tr.Observe(o)
+		now, end = o.Ended, o.Ended
+		tr.Stats()
+		if e := tr.Expected(now, now.Add(time.Hour)); !(e >= 0) {
+			return fmt.Errorf("%v polls expected in an hour", e)
+		}
+	}
+	return nil
+}
+
 // TestEverySequence is the fuzz target over random events, mostly hits and misses.
 func TestEverySequence(t *testing.T) {
-	runs := 300
-	if os.Getenv("CRAWLD_CI") != "" {
-		runs = 4000
-	}
 	rng := rand.New(rand.NewPCG(12, 12))
-	for i := range runs {
+	accepted := 0
+	for i := range amount(350, 7000) {
 		data := make([]byte, 6*rng.IntN(200))
 		for j := range data {
 			data[j] = byte(rng.UintN(256))
@@ -176,13 +256,43 @@ func TestEverySequence(t *testing.T) {
 		if err := drive(data, fuzzParams(byte(i))); err != nil {
 			t.Fatalf("run %d: %v", i, err)
 		}
+		record := []byte(mutated(rng, grown(Policies()[i%7])))
+		if json.Unmarshal(record, new(Tracker)) == nil {
+			accepted++
+		}
+		if err := driveRestored(record, data); err != nil {
+			t.Fatalf("run %d: %v\n%s", i, err, record)
+		}
 	}
+	t.Logf("%d changed records accepted", accepted)
+	if accepted < 30 {
+		t.Errorf("only %d changed records were accepted", accepted)
+	}
+}
+
+// mutated is the tracker's JSON with some of its numbers changed.
+func mutated(rng *rand.Rand, tr *Tracker) string {
+	record, _ := json.Marshal(tr)
+	number := regexp.MustCompile(`-?[0-9]+`)
+	return number.ReplaceAllStringFunc(string(record), func(s string) string {
+		switch rng.IntN(60) {
+		case 0:
+			return "-" + s
+		case 1:
+			return s + "00"
+		case 2:
+			return "0"
+		case 3:
+			return "315576000000000"
+		}
+		return s
+	})
 }
 
 // The algorithm as printed starts with all variables zero: a hit plans the next poll at
 // once, and so does every miss after it. The checks above must see that.
 func TestPrintedColdStartIsCaught(t *testing.T) {
-	p := &paperN{rule: printed, cap: 48 * 3600_000}
+	p := &paperDPT{rule: printed, fasts: 1, cap: 48 * 3600_000}
 	now, caught := epoch0, 0
 	for i := range 50 {
 		a, err := check(p, newLimits(testParams()), now, now, 1)

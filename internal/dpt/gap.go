@@ -1,14 +1,31 @@
 package dpt
 
 import (
+	"fmt"
 	"math"
 	"time"
-
-	"github.com/crawld/crawld/internal/visit"
 )
 
 // farAway bounds every instant, ms from 1970: 10 000 years, so that sums do not overflow.
 const farAway = int64(10_000 * 365.25 * 24 * 3600 * 1000)
+
+// Bounds of what is restored: instants that were seen, with what a Shift takes off them,
+// spans between such, and instants that were planned from both.
+const (
+	seenBy    = 2 * farAway
+	spansTo   = 2 * seenBy
+	plannedBy = 4 * spansTo
+)
+
+// outside is an error that names the first value beyond a bound, in ms.
+func outside(what string, bound int64, values ...int64) error {
+	for _, x := range values {
+		if x < -bound || x > bound {
+			return fmt.Errorf("%s of %d ms", what, x)
+		}
+	}
+	return nil
+}
 
 // clamp stretches the gap from the last visit to wanted and holds it between the
 // limits: at least MinGap after the visit's end, at most MaxGap*stretch after its
@@ -50,26 +67,6 @@ func expected(at, to time.Time, gap, growth, longest float64) float64 {
 		gap = min(gap*growth, longest)
 	}
 	return polls + left/gap
-}
-
-// instants are start (rounded down) and end (rounded up) of the visit, ms. A visit
-// that was not begun stands at its planned instant.
-func instants(o visit.Outcome) (start, end int64) {
-	at := o.Started
-	if at.IsZero() {
-		at = o.At
-	}
-	ended := at
-	if o.Ended.After(at) {
-		ended = o.Ended
-	}
-	bound := func(ms int64) int64 { return min(max(ms, -farAway), farAway) }
-	return bound(at.UnixMilli()), bound(ceilMilli(ended))
-}
-
-// answered reports whether anything authentic came back.
-func answered(o visit.Outcome) bool {
-	return o.Contact || o.Result.Success() || o.Result == visit.Refused
 }
 
 // rounded writes a span of ms to the second; below ten seconds to the millisecond.

@@ -129,16 +129,15 @@ func (l *Learner) Observe(o visit.Outcome) {
 		s.spend(start)
 	}
 	if at, awake, ok := seen(o); ok {
-		surprise := awake && l.expected(at) < unexpected
 		s.remember(at, awake)
-		l.learn(awake, surprise)
+		l.learn(awake)
 		return
 	}
 	l.plan(l.belief())
 }
 
 // learn weighs the history, moves the claim and plans the next probe.
-func (l *Learner) learn(awake, surprise bool) {
+func (l *Learner) learn(awake bool) {
 	s := &l.s
 	e, ok := s.evidence()
 	if !ok {
@@ -146,32 +145,21 @@ func (l *Learner) learn(awake, surprise bool) {
 		return
 	}
 	b := &bench{}
-	switch lag := e.lag(); {
+	switch {
 	case s.Claimed != nil && !s.Claimed.Always:
 		if len(s.Cells) == 0 {
 			s.Cells = around(s.Claimed.Period)
 		}
-	case awake && lag > 0 && (len(s.Cells) == 0 || s.Mass < sure && (lag < s.Lag/1.5 || surprise)):
-		s.Lag = lag
-		s.Cells = added(s.Cells, e.seeds(lag, 2*seconds(s.Limits.MinGap)))
+	case awake && (s.Mass < sure || len(s.Cells) == 0):
+		for _, lag := range e.lags() {
+			s.Cells = added(s.Cells, e.seeds(lag, 2*seconds(s.Limits.MinGap)))
+		}
 	}
 	s.Cells = e.sharpen(s.Cells, b)
 	bel := e.believe(s.Cells)
 	s.settle(bel)
 	s.judge(bel)
 	l.plan(bel)
-}
-
-// unexpected is the chance of a contact below which no period believed in explains it.
-const unexpected = 0.03
-
-// expected is the chance with which the sensor was thought to be awake at an instant.
-func (l *Learner) expected(at int64) float64 {
-	b := l.belief()
-	if b == nil || !b.periodic() {
-		return 1
-	}
-	return b.awake(seconds(at - b.ref))
 }
 
 // sure is the mass of a period that is no longer sought.
@@ -207,10 +195,10 @@ func (s *learnerState) settle(b *belief) {
 	}
 }
 
-// losses estimates the loss from the looks well inside windows, with a prior of one loss
-// in ten looks.
+// losses estimates the loss from the looks well inside windows, with a prior of two losses
+// in twenty looks.
 func (b *belief) losses(f *fit) float64 {
-	lost, all := 1.0, 10.0
+	lost, all := 2.0, 20.0
 	for _, l := range b.looks {
 		if f.core(l.at) && f.awake(l.at) > 0.95 {
 			all += l.trust

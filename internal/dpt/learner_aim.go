@@ -11,9 +11,9 @@ import (
 var strides = [...]float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 17, 21, 27, 34, 43, 55, 64, 89}
 
 const (
-	edgeTolerance = 0.03 // share of a window to which an edge has to be known
+	edgeTolerance = 0.05 // share of a window to which an edge has to be known
 	leastGain     = 0.3  // bits; less is not worth a probe once the period is known
-	goodGain      = 0.8  // share of the largest gain for which the earliest is taken
+	goodGain      = 0.6  // share of the largest gain for which the earliest is taken
 )
 
 // An aim is a candidate for the next probe.
@@ -67,8 +67,8 @@ func (s *learnerState) freshWindow(b *belief, from float64) (int64, string) {
 		k++
 	}
 	at := mid + k*f.Period
-	if duty := (f.end - f.start) / f.Period; duty > 0.4 && s.Probes%2 == 1 {
-		// A sensor that is mostly awake shows its period by sleeping.
+	if duty := (f.end - f.start) / f.Period; duty > 0.15 && s.Probes%2 == 1 {
+		// Where many looks are answered by chance, silences count as well.
 		if at -= f.Period / 2; at < from {
 			at += f.Period
 		}
@@ -99,7 +99,7 @@ func (b *belief) aims(from float64) []aim {
 			for i, t := range []float64{f.start, mid, f.end} {
 				what := [...]string{"start", "middle", "end"}[i]
 				t += shift
-				if t < from || i != 1 && b.known(t, tol) {
+				if t < from || i != 1 && (!f.sureDay(first+k) || b.known(t, tol)) {
 					continue
 				}
 				p := b.awake(t)
@@ -109,6 +109,10 @@ func (b *belief) aims(from float64) []aim {
 	}
 	return aims
 }
+
+// sureDay reports whether the sensor is known to have window k. Where it is not, the
+// window's middle tells most.
+func (f *fit) sureDay(k float64) bool { return !f.daily || f.on[mod7(k)] > 0.9 }
 
 // known reports whether the edge at t is certain to lie within tol of it.
 func (b *belief) known(t, tol float64) bool {

@@ -44,7 +44,7 @@ const (
 	claimDrift = 0.12 // that of the period times ahead, in windows
 	ahead      = 60   // windows for which a claim has to hold
 	claimHits  = 5    // windows met in their middle after the period was found
-	claimOdds  = 7.0  // log of the odds against a sensor that wakes at random
+	claimOdds  = 4.0  // log of the odds against a sensor that wakes at random
 )
 
 // judge claims what the belief allows, and keeps an older claim else.
@@ -70,7 +70,7 @@ func (s *learnerState) judge(b *belief) {
 	if hits < claimHits || float64(misses) > 1+0.3*float64(hits) {
 		return
 	}
-	if s.Claimed == nil && b.logEvidence()-b.random() < claimOdds {
+	if s.Claimed == nil && b.evidenceLog-b.random() < claimOdds {
 		return
 	}
 	s.claim(b.claimed(f), now)
@@ -126,8 +126,14 @@ func (b *belief) fresh(f *fit, t float64) (hits, misses int) {
 
 // alwaysAwake reports whether the sensor was awake for more than a day without a break.
 func (b *belief) alwaysAwake(s *learnerState) bool {
-	return -b.oldest > 1.1*day && s.Contacts >= 20 && s.Quiet < 2 && b.answeredShare() > 0.6 &&
-		b.single.start < b.oldest+day/20
+	run, longest := 0, 0
+	for _, l := range b.looks {
+		if run++; l.awake || l.at < b.oldest {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	return -b.oldest > 1.1*day && s.Contacts >= 20 && longest < 3 && b.answeredShare() > 0.7
 }
 
 // answeredShare is the share of answered looks since the first contact.

@@ -45,7 +45,7 @@ const (
 
 	initialLoss = 0.1
 	leastLoss   = 0.03
-	mostLoss    = 0.35
+	mostLoss    = 0.3
 )
 
 // maxLooks bounds the history. A sensor awake for one part in 400 takes some 300 looks.

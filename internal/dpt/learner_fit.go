@@ -101,9 +101,37 @@ func (e *evidence) single(b *bench) *fit {
 	b.points = slices.Insert(b.points, 0, far)
 	a, _ := e.arc(b.points)
 	f.integrate(e, b, a, 0, true)
-	f.logw += math.Log(priorSingle)
+	// The period is longer than what was seen, but how long? The prior is even on its
+	// logarithm, and a period that long finds a window so short with chance 1/period.
+	least := max(last-e.oldest, 2*e.scale)
+	width := max(-e.oldest, e.scale)
+	inside := min((f.end-f.start)/width, 1) * width
+	f.logw += math.Log(priorSingle) - math.Log(f.z) + math.Log(f.Period*max(f.end-f.start, 1e-3))
+	f.logw += math.Log(inside / (least * math.Log(8*week/least)))
+	f.logw -= e.breaks() * breakCost
 	f.windows = 1
 	return f
+}
+
+// breakCost is what two silences in a row between contacts say against one window, beyond
+// what two losses do.
+const breakCost = 4
+
+// breaks counts the runs of two or more silences between contacts.
+func (e *evidence) breaks() float64 {
+	run, count := 0, 0.0
+	for _, l := range e.looks {
+		if l.at < e.oldest {
+			continue
+		}
+		if run++; l.awake {
+			if run > 2 {
+				count++
+			}
+			run = 0
+		}
+	}
+	return count
 }
 
 // fold puts the looks that say something about h into the bench, sorted by phase.
@@ -293,6 +321,9 @@ func (f *fit) gap(g int) (lo, hi float64) {
 	return lo, max(hi, lo)
 }
 
+// instant is the least length of a gap, s: two looks may fall on one phase.
+const instant = 1e-3
+
 // edges sums starts from below and ends from above, and with them Z and the moments of
 // both edges.
 func (f *fit) edges() {
@@ -301,18 +332,18 @@ func (f *fit) edges() {
 	for g := range n + 1 {
 		lo, hi := f.gap(g)
 		f.below[g] = sum
-		sum += (hi - lo) * f.inLog[g]
+		sum += (hi - lo + instant) * f.inLog[g]
 	}
 	sum = 0
 	for g := n; g >= 0; g-- {
 		lo, hi := f.gap(g)
 		f.above[g] = sum
-		sum += (hi - lo) * f.outLo[g]
+		sum += (hi - lo + instant) * f.outLo[g]
 	}
 	var s, e moments
 	for g := range n + 1 {
 		lo, hi := f.gap(g)
-		long := hi - lo
+		long := hi - lo + instant
 		both := long * long / 2 * f.inLog[g] * f.outLo[g] // start and end in one gap
 		s.add(lo, hi, long*f.inLog[g]*f.above[g]+both)
 		e.add(lo, hi, long*f.outLo[g]*f.below[g]+both)

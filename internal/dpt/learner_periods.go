@@ -29,31 +29,36 @@ func (h hypothesis) prior() float64 {
 
 // Bounds of the search for periods.
 const (
-	maxCells    = 128 // ranges of periods that are kept
+	maxCells    = 400 // ranges of periods that are kept
+	fineCells   = 100 // ranges up to which they are made finer than they need to be
 	maxDivisor  = 160 // periods that fit into the distance of two meetings
 	maxSplits   = 1500
 	maxFits     = 48  // hypotheses that decide on the next probe
 	minPeriod   = 5.0 // s
+	farMeetings = 3   // meetings back from the newest
 	longestSeen = 4.0 // length of a window, in what was seen of it, at most
 	hopeless    = 9.0 // in log-likelihood below the best: given up
 )
 
-// lag is the distance of the newest two meetings, 0 if there are not two or they may well
-// be one.
-func (e *evidence) lag() float64 {
+// lags are the distances of the newest meeting from those before it, as far as they are
+// not much longer than the shortest. Two meetings that may well be one have none.
+func (e *evidence) lags() []float64 {
 	ms := e.meetings()
-	if len(ms) < 2 {
-		return 0
+	var lags []float64
+	for i := len(ms) - 2; i >= 0 && i >= len(ms)-1-farMeetings; i-- {
+		a, b := ms[i], ms[len(ms)-1]
+		lag := (b.first + b.last - a.first - a.last) / 2
+		if lag > 2*week || len(lags) > 0 && lag > 3*lags[0] {
+			break
+		}
+		if lag > 1.2*e.scale {
+			lags = append(lags, lag)
+		}
 	}
-	a, b := ms[len(ms)-2], ms[len(ms)-1]
-	lag := (b.first + b.last - a.first - a.last) / 2
-	if lag < 1.2*e.scale {
-		return 0
-	}
-	return min(lag, 2*week)
+	return lags
 }
 
-// seeds are ranges of periods that lead from one meeting to the next: their distance is a
+// seeds are ranges of periods that lead from one meeting to another: their distance is a
 // whole number of periods, up to a window to either side. Each range is narrow enough for
 // both meetings to be in phase.
 func (e *evidence) seeds(lag, least float64) []hypothesis {
@@ -73,6 +78,17 @@ func (e *evidence) seeds(lag, least float64) []hypothesis {
 		}
 	}
 	return hs
+}
+
+// nice is the log-likelihood of the best nice period.
+func (e *evidence) nice(b *bench) float64 {
+	best := math.Inf(-1)
+	for _, p := range nicePeriods {
+		if f := e.fit(hypothesis{Period: p}, b, false); f.windows > 1 {
+			best = max(best, f.logw-f.prior())
+		}
+	}
+	return best
 }
 
 // added are the ranges and those of the seeds that none of them covers.
@@ -106,6 +122,7 @@ func around(period float64) []hypothesis {
 // out best is dropped, unless it takes more than maxSplits.
 func (e *evidence) sharpen(cells []hypothesis, b *bench) []hypothesis {
 	var fits []*fit
+	nice := e.nice(b)
 	for splits := 0; ; {
 		for _, h := range cells {
 			if f := e.fit(h, b, false); !math.IsInf(f.logw, -1) {
@@ -114,10 +131,10 @@ func (e *evidence) sharpen(cells []hypothesis, b *bench) []hypothesis {
 			}
 		}
 		slices.SortStableFunc(fits, func(f, g *fit) int { return cmp.Compare(g.logw, f.logw) })
-		best := math.Inf(-1)
+		best := nice
 		for _, f := range fits {
 			if !e.blurred(f) {
-				best = f.logw
+				best = max(best, f.logw)
 				break
 			}
 		}
@@ -126,7 +143,7 @@ func (e *evidence) sharpen(cells []hypothesis, b *bench) []hypothesis {
 		for _, f := range fits {
 			switch {
 			case f.logw < best-hopeless:
-			case e.blurred(f) && splits < maxSplits && len(cells) < 2*maxCells:
+			case e.blurred(f) && splits < maxSplits:
 				splits++
 				cells = append(cells, f.halves()...)
 			default:
@@ -150,8 +167,8 @@ func (e *evidence) refine(fits []*fit, b *bench) []hypothesis {
 			wide++
 		}
 	}
-	for i, f := range fits {
-		if e.wide(f) && len(fits)+min(wide, i+1) <= maxCells {
+	for _, f := range fits {
+		if e.wide(f) && len(fits)+wide <= fineCells {
 			cells = append(cells, f.halves()...)
 		} else {
 			cells = append(cells, f.hypothesis)
@@ -183,11 +200,13 @@ func (h hypothesis) halves() []hypothesis {
 // was contact in two windows.
 type belief struct {
 	*evidence
-	fits   []*fit
+	fits   []*fit // the heaviest
 	single *fit
 	mass   float64 // of the periods within a thousandth of the heaviest
 	period float64 // their mean, s
 	sd     float64 // its standard deviation, s
+
+	evidenceLog float64 // log marginal likelihood of all periods together
 }
 
 // sameShare is how near periods are that count as one.
@@ -204,9 +223,6 @@ func (e *evidence) believe(cells []hypothesis) *belief {
 	fits := e.weigh(hs, b)
 	fits = append(fits, e.weigh(companions(fits), b)...)
 	slices.SortStableFunc(fits, func(f, g *fit) int { return cmp.Compare(g.logw, f.logw) })
-	if len(fits) > maxFits {
-		fits = fits[:maxFits]
-	}
 	if len(fits) == 0 {
 		return bel
 	}
@@ -215,14 +231,23 @@ func (e *evidence) believe(cells []hypothesis) *belief {
 		f.weight = math.Exp(f.logw - fits[0].logw)
 		sum += f.weight
 	}
-	for i, f := range fits {
+	bel.evidenceLog = fits[0].logw + math.Log(sum)
+	for _, f := range fits {
 		f.weight /= sum
+	}
+	bel.summarise(fits)
+	fits = fits[:min(len(fits), maxFits)]
+	sum = 0
+	for _, f := range fits {
+		sum += f.weight
+	}
+	for _, f := range fits {
 		if f.weight > 1e-5 {
-			bel.fits = append(bel.fits, e.fit(f.hypothesis, b, true))
-			bel.fits[i].weight = f.weight
+			g := e.fit(f.hypothesis, b, true)
+			g.weight = f.weight / sum
+			bel.fits = append(bel.fits, g)
 		}
 	}
-	bel.summarise()
 	return bel
 }
 
@@ -259,10 +284,10 @@ func companions(fits []*fit) []hypothesis {
 }
 
 // summarise finds the period that most weight agrees on.
-func (b *belief) summarise() {
-	top := b.fits[0].Period
+func (b *belief) summarise(fits []*fit) {
+	top := fits[0].Period
 	var m moments
-	for _, f := range b.fits {
+	for _, f := range fits {
 		if math.Abs(f.Period-top) <= sameShare*top {
 			m.add(f.Period-f.Step/2, f.Period+f.Step/2, f.weight)
 		}

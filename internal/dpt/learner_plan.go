@@ -116,18 +116,55 @@ func (s *learnerState) follow(b *belief, from int64) (int64, string) {
 }
 
 // nextWindow looks for the second window. First come instants at which many of the nice
-// periods have a window; when they are exhausted, looks as far apart as the window was
-// seen to be long, which cannot step over the next one often, spreading slowly.
+// periods have a window. When there are none left, looks follow as far apart as the
+// window is likely to be long: they cannot step over the next one often.
 func (s *learnerState) nextWindow(b *belief, from int64) (int64, string) {
 	length := max(-b.oldest, b.scale)
 	mid := b.oldest / 2
-	if t, share := b.jackpot(mid, seconds(from-b.ref)); share > 0 {
+	patience := max(1.1*3600, 60*length)
+	if s.Quiet > impatient {
+		patience = day
+	}
+	patience = min(patience, 1.1*day)
+	if t, share := b.jackpot(mid, seconds(from-b.ref), patience); share > 0 {
 		return b.ref + int64(math.Round(t*1000)),
 			fmt.Sprintf("gap: %.0f%% of the likely periods have a window then", share*100)
 	}
-	gap := 1.5 * length * math.Pow(1.04, float64(min(s.Quiet, 200)))
+	// What was seen of the window may be its very end. But a sensor that was met after n
+	// looks is awake for about one part in n, and it was asleep for this long already.
+	gap := max(1.5*length, 0.35*b.covered()/float64(b.before()+2))
 	at := max(from, s.Last+int64(gap*1000))
 	return at, "gap: " + rounded(gap*1000) + " apart for the next window"
+}
+
+// impatient is the number of silences after which one more is worth a day's wait.
+const impatient = 25
+
+// before is the number of looks before the first contact.
+func (b *belief) before() int {
+	n := 0
+	for _, l := range b.looks {
+		if l.at < b.oldest {
+			n++
+		}
+	}
+	return n
+}
+
+// covered is how far the time after the newest contact was looked through without larger
+// steps than a window may be long.
+func (b *belief) covered() float64 {
+	last := 0.0
+	for _, l := range b.looks {
+		if l.at <= 0 {
+			continue
+		}
+		if l.at-last > max(8*b.scale, last/2) {
+			break
+		}
+		last = l.at
+	}
+	return last
 }
 
 // worthWaiting is the chance of a window for which the search for the next one waits.
@@ -135,7 +172,7 @@ const worthWaiting = 0.2
 
 // jackpot is the instant after from at which the sensor is most likely awake if its
 // period is a nice one, and how likely. 0 where it is not worth waiting for.
-func (b *belief) jackpot(mid, from float64) (at, share float64) {
+func (b *belief) jackpot(mid, from, patience float64) (at, share float64) {
 	bn := &bench{}
 	var fits []*fit
 	best := math.Inf(-1)
@@ -154,7 +191,7 @@ func (b *belief) jackpot(mid, from float64) (at, share float64) {
 	}
 	// The others, as far as they are longer than what was looked through.
 	var rest []*fit
-	for p := max(2*b.scale, from-mid); p < 2*week; p *= 1.25 {
+	for p := max(2*b.scale, b.covered()); p < 2*week; p *= 1.25 {
 		if f := add(hypothesis{p, p * 0.25}); f != nil {
 			rest = append(rest, f)
 		}
@@ -166,7 +203,7 @@ func (b *belief) jackpot(mid, from float64) (at, share float64) {
 	}
 	for _, lag := range nicePeriods {
 		t := mid + lag*math.Max(1, math.Ceil((from-mid)/lag))
-		if t-from > 1.1*day {
+		if t-from > patience {
 			continue
 		}
 		p := 0.0

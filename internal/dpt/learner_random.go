@@ -5,9 +5,6 @@ import (
 	"slices"
 )
 
-// logEvidence is the log marginal likelihood of all periods together.
-func (b *belief) logEvidence() float64 { return b.fits[0].logw - math.Log(b.fits[0].weight) }
-
 // random is the log marginal likelihood of a sensor that wakes and falls asleep at random:
 // a two-state Markov process in continuous time, with rates that suit the windows seen.
 func (b *belief) random() float64 {

@@ -23,7 +23,6 @@ type learnerState struct {
 	Day      []int64      `json:"d,omitempty"` // probes of the last 24 hours, if PerDay is set
 	Seen     history      `json:"h,omitempty"`
 	Cells    []hypothesis `json:"p,omitempty"` // ranges of periods that are possible
-	Lag      float64      `json:"i,omitempty"` // distance of the meetings they come from, s
 	Loss     float64      `json:"o"`           // estimated chance that a visit is lost
 	Scale    float64      `json:"w,omitempty"` // length of a window, s
 	Period   float64      `json:"z,omitempty"` // the heaviest, s

@@ -1,6 +1,7 @@
 package dpt
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"math/rand/v2"
@@ -8,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/crawld/crawld/internal/visit"
 )
@@ -28,6 +27,8 @@ func learnt(t *testing.T, p Params, period int64, n int) (*Tracker, int64) {
 	}
 	return tr, now
 }
+
+func windowOf(t *Tracker) []int64 { return t.rule.(*publications).s.Window }
 
 func next(p poller, now int64) int64 {
 	a, _ := p.Next(at(now), 1)
@@ -84,9 +85,16 @@ func TestEarlyLooksChangeNothing(t *testing.T) {
 // One year without news: 40 doublings at most; without a known period 8 polls at the
 // bootstrap interval and then a geometric series.
 func TestOutageIsLogarithmic(t *testing.T) {
+	for _, policy := range Policies() {
+		if policy != Fixed {
+			testOutage(t, policy)
+		}
+	}
+}
+
+func testOutage(t *testing.T, policy Policy) {
 	p := testParams()
-	p.MaxGap = maxMaxGap
-	const year = 365 * 24 * 3600_000
+	p.Policy, p.MaxGap, p.Desync = policy, maxMaxGap, time.Minute
 	for _, r := range []visit.Result{visit.Unchanged, visit.Asleep, visit.Refused} {
 		for _, n := range []int{0, 1, 6, 30} {
 			tr, pub := learnt(t, p, 300_000, n)
@@ -96,14 +104,19 @@ func TestOutageIsLogarithmic(t *testing.T) {
 				tr.Observe(poll(now, r))
 			}
 			if polls > 80 {
-				t.Errorf("%v, %d intervals: %d polls in a year", r, n, polls)
+				t.Errorf("%s, %v, %d intervals: %d polls in a year", policy, r, n, polls)
+			}
+			rule, ok := tr.rule.(*publications)
+			if !ok || n <= 3 {
+				continue
 			}
 			o := poll(pub+year+1, visit.Described)
 			o.PublishedAt = []time.Time{at(pub + year)}
-			before := append([]int64(nil), tr.s.Window...)
+			before := slices.Clone(rule.s.Window)
 			tr.Observe(o)
-			if n > 3 && (!slices.Equal(before, tr.s.Window) || next(tr, pub+year+1) != pub+year+300_000) {
-				t.Errorf("%v: the outage changed the delay after a hit", r)
+			late := next(tr, pub+year+1) - tr.s.Shift - pub - year
+			if !slices.Equal(before, rule.s.Window) || late != 300_000 {
+				t.Errorf("%s, %v: the outage made the delay after a hit %d ms", policy, r, late)
 			}
 		}
 	}
@@ -111,10 +124,12 @@ func TestOutageIsLogarithmic(t *testing.T) {
 
 // Open loop: shifting all times shifts all decisions, scaling scales them.
 func TestInvariance(t *testing.T) {
+	policies := []Policy{DPTN, DPTA, DPTL, Bimodal}
 	decisions := func(seed uint64, shift, scale int64) []int64 {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		f := func(d time.Duration) time.Duration { return d * time.Duration(scale) }
 		p := testParams()
+		p.Policy, p.PublishTimes = policies[seed%4], TimesTrust
 		p.Bootstrap, p.MinGap, p.MaxGap = f(p.Bootstrap), f(p.MinGap), f(3*time.Hour)
 		tr := NewTracker(p, at(shift))
 		var all []int64
@@ -124,7 +139,7 @@ func TestInvariance(t *testing.T) {
 			o := poll(shift+now*scale, []visit.Result{
 				visit.Described, visit.Described, visit.Unchanged, visit.Asleep, visit.Refused,
 			}[rng.IntN(5)])
-			if o.Result == visit.Described && rng.IntN(4) > 0 {
+			if o.Result == visit.Described {
 				o.PublishedAt = []time.Time{at(shift + (now-rng.Int64N(10_000))*scale)}
 			}
 			tr.Observe(o)
@@ -156,6 +171,10 @@ func TestPerfectSource(t *testing.T) {
 	for _, period := range []float64{60_000, 299_999.7, 3600_000} {
 		items := source{period, 1, 1, 0}.publish(rand.New(rand.NewPCG(4, 4)), 300)
 		r := run(NewTracker(testParams(), epoch0), items, 20, true)
+		l := run(NewTracker(policyParams(DPTL, true), epoch0), items, 20, true)
+		if l.latencies[len(l.latencies)-1] > 1 || l.ppe > 1.02 {
+			t.Errorf("dpt-l, period %v ms: %v s, %v polls each", period, l.latencies, l.ppe)
+		}
 		t.Logf("period %.1f s: worst latency %.3f s, ppe %.3f", period/1000,
 			r.latencies[len(r.latencies)-1], r.ppe)
 		if r.latencies[len(r.latencies)-1] > 1 || r.ppe > 2 {
@@ -173,55 +192,129 @@ func TestLostSample(t *testing.T) {
 	for range 19 {
 		window = append(window, 300_000+int64(laplace(rng, 10_000)))
 	}
-	m, _ := estimate(window)
-	_, whole := estimate(append(window, m+7_000, m))
-	_, lost := estimate(append(window, m+7_000, 2*m))
+	m, _ := estimate(window, false)
+	_, whole := estimate(append(window, m+7_000, m), false)
+	_, lost := estimate(append(window, m+7_000, 2*m), false)
 	if math.Abs(lost/whole-1) > 0.01 {
 		t.Errorf("sd %.0f ms, with a lost sample %.0f", whole, lost)
 	}
 }
 
+// A sensor that becomes slower or faster is followed within 25 publications, by any
+// variant. One that becomes ten times faster seems to catch up first: three looks long.
 func TestPeriodChange(t *testing.T) {
-	tr, pub := learnt(t, testParams(), 300_000, 30)
-	for range 6 { // ten times slower: outages at first
-		pub += 3000_000
-		o := poll(pub, visit.Described)
-		o.PublishedAt = []time.Time{at(pub)}
-		tr.Observe(o)
-	}
-	if m, _, _, mode := tr.Stats(); m != 50*time.Minute || mode != "normal" {
-		t.Errorf("median %v, mode %s; want 50m0s, normal", m, mode)
+	for _, policy := range []Policy{DPTA, DPTN, DPTL, Bimodal} {
+		for _, factor := range []float64{2, 10, 0.5, 0.1} {
+			rng := rand.New(rand.NewPCG(13, uint64(factor*10)))
+			items := source{300_000, 1, 1, 3000}.publish(rng, 60)
+			changed := items[len(items)-1]
+			for range 60 {
+				changed += int64(factor*300_000 + laplace(rng, 3000))
+				items = append(items, changed)
+			}
+			tr := NewTracker(policyParams(policy, true), epoch0)
+			seen := 25
+			if factor == 0.1 {
+				seen = 45
+			}
+			run(tr, items[:60+seen], 0, true)
+			m, _, _, mode := tr.Stats()
+			if got := m.Seconds() / 300 / factor; math.Abs(got-1) > 0.02 {
+				t.Errorf("%s: period x%v: median %v, mode %s", policy, factor, m, mode)
+			}
+		}
 	}
 }
 
-// Timeouts leave what is known of publications alone, whatever their number.
+// The period stays the true one when samples are lost, and when what was lost comes later
+// in a burst. (The median of 20 intervals needs a p_ss of about .8 for that: at .7 it is two
+// periods in one window of 20, below .5 in most. Such is the algorithm.) The control
+// admits every interval.
+func TestLearntPeriod(t *testing.T) {
+	for _, pss := range []float64{.8, .95} {
+		for _, burst := range []int{0, 40} {
+			rng := rand.New(rand.NewPCG(14, uint64(burst)))
+			plain := source{300_000, pss, .8, 3000}.publish(rng, 600)
+			items := plain[:0:0]
+			for i, ms := range plain {
+				items = append(items, ms)
+				if i%50 == 49 {
+					for k := range int64(burst) {
+						items = append(items, ms+100*(k+1))
+					}
+				}
+			}
+			tr, control := NewTracker(testParams(), epoch0), newTwin(aligned, DPTN, true)
+			worst, worstControl := 0.0, 0.0
+			for i := 100; i < len(items); i += 37 {
+				tr = NewTracker(testParams(), epoch0)
+				control = newTwin(aligned, DPTN, true)
+				run(tr, items[max(0, i-100):i], 0, true)
+				run(control, items[max(0, i-100):i], 0, true)
+				m, _, _, _ := tr.Stats()
+				c, _ := control.stats()
+				worst = max(worst, math.Abs(m.Seconds()/300-1))
+				worstControl = max(worstControl, math.Abs(float64(c)/300_000-1))
+			}
+			t.Logf("p_ss %v, bursts of %d: period wrong by %.1f %%, control %.1f %%", pss, burst,
+				100*worst, 100*worstControl)
+			if worst > 0.02 {
+				t.Errorf("p_ss %v, bursts of %d: period wrong by %.1f %%", pss, burst, 100*worst)
+			}
+			if burst > 0 && worstControl < 0.5 {
+				t.Errorf("the control is wrong by %.1f %% only", 100*worstControl)
+			}
+		}
+	}
+}
+
+// Timeouts leave what is known of publications alone, whatever their number and whatever
+// the rule.
 func TestTimeouts(t *testing.T) {
-	p := testParams()
-	p.MaxGap = time.Hour
-	tr, pub := learnt(t, p, 300_000, 10)
-	before := tr.Clone()
-	now := pub
-	var gaps []string
-	for range 12 {
-		n := next(tr, now)
-		gaps = append(gaps, span(n-now).Truncate(time.Second).String())
-		now = n
-		tr.Observe(poll(now, visit.Asleep))
+	for _, policy := range Policies() {
+		if policy == Fixed {
+			continue
+		}
+		p := testParams()
+		p.Policy, p.MaxGap = policy, time.Hour
+		tr, pub := learnt(t, p, 300_000, 10)
+		before, err := json.Marshal(tr.rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := pub
+		var gaps []string
+		for range 12 {
+			n := next(tr, now)
+			gaps = append(gaps, span(n-now).Truncate(time.Second).String())
+			now = n
+			tr.Observe(poll(now, visit.Asleep))
+		}
+		if _, why := tr.Next(at(now), 1); !strings.HasPrefix(why, string(policy)+": silent, gap") {
+			t.Errorf("why %q", why)
+		}
+		if now-pub > 12*3600_000 || now-pub < 1800_000 {
+			t.Errorf("12 timeouts took %v, gaps %v", span(now-pub), gaps)
+		}
+		after, err := json.Marshal(tr.rule)
+		if err != nil || !bytes.Equal(before, after) {
+			t.Errorf("%s: timeouts changed %s to %s, %v", policy, before, after, err)
+		}
+		tr.Observe(poll(now+1000, visit.Unchanged))
+		if _, why := tr.Next(at(now+1000), 1); strings.Contains(why, "silent") {
+			t.Errorf("after an answer: %q, want the next epoch", why)
+		}
 	}
-	got, want := *tr, *before
-	if _, why := tr.Next(at(now), 1); !strings.HasPrefix(why, "dpt-n: silent, gap") {
-		t.Errorf("why %q", why)
-	}
-	if now-pub > 12*3600_000 || now-pub < 1800_000 {
-		t.Errorf("12 timeouts took %v, gaps %v", span(now-pub), gaps)
-	}
-	got.s.Last, got.s.End, got.s.Hold, got.s.Silent = want.s.Last, want.s.End, 0, 0
-	if d := cmp.Diff(want.s, got.s); d != "" {
-		t.Errorf("timeouts changed (-before +after):\n%s", d)
-	}
-	tr.Observe(poll(now+1000, visit.Unchanged))
-	if _, why := tr.Next(at(now+1000), 1); !strings.HasPrefix(why, "dpt-n: period") {
-		t.Errorf("after an answer: %q, want the next epoch", why)
+}
+
+// A datagram is lost more often than a phase: after the first timeout it looks again at
+// the next epoch.
+func TestFirstTimeout(t *testing.T) {
+	tr, pub := learnt(t, testParams(), 300_000, 10)
+	now := next(tr, pub)
+	tr.Observe(poll(now+700, visit.Asleep))
+	if got := next(tr, now+700); got != pub+600_000 {
+		t.Errorf("next look %v after the last publication", span(got-pub))
 	}
 }
 
@@ -248,7 +341,7 @@ func TestRefusals(t *testing.T) {
 // years behind. No interval of the window may come from them.
 func TestOddPublishTimes(t *testing.T) {
 	odd := map[string]func(now int64) []time.Time{
-		"future":    func(now int64) []time.Time { return []time.Time{at(now + 1), at(now * 1000)} },
+		"future":    func(now int64) []time.Time { return []time.Time{at(now + 1500), at(now * 1000)} },
 		"repeated":  func(int64) []time.Time { return []time.Time{at(3000_000), at(3000_000)} },
 		"regressed": func(int64) []time.Time { return []time.Time{at(2000_000), at(1000_000)} },
 		"years":     func(now int64) []time.Time { return []time.Time{at(now).AddDate(-30, 0, 0)} },
@@ -256,13 +349,13 @@ func TestOddPublishTimes(t *testing.T) {
 	}
 	for name, times := range odd {
 		tr, now := learnt(t, testParams(), 300_000, 10)
-		before := append([]int64(nil), tr.s.Window...)
+		before := slices.Clone(windowOf(tr))
 		now += 300_000
 		o := poll(now, visit.Described)
 		o.PublishedAt = times(now)
 		tr.Observe(o)
-		if !slices.Equal(before, tr.s.Window) {
-			t.Errorf("%s: window %v", name, tr.s.Window)
+		if !slices.Equal(before, windowOf(tr)) {
+			t.Errorf("%s: window %v", name, windowOf(tr))
 		}
 		if n := next(tr, now); n <= now || n > now+600_000 {
 			t.Errorf("%s: next poll %v later", name, span(n-now))
@@ -274,6 +367,7 @@ func TestOddPublishTimes(t *testing.T) {
 func TestDetectionTimes(t *testing.T) {
 	items := source{300_000, 1, 1, 2_000}.publish(rand.New(rand.NewPCG(8, 8)), 2000)
 	p := testParams()
+	p.PublishTimes = TimesHide
 	r := run(NewTracker(p, epoch0), items, 100, false)
 	t.Logf("detection times only: median latency %.1f s, ppe %.2f", r.median(), r.ppe)
 	if r.ppe > 2.5 || r.median() > 600 {
@@ -282,12 +376,27 @@ func TestDetectionTimes(t *testing.T) {
 }
 
 func TestBootstrapWaitsForMaxAge(t *testing.T) {
-	tr := NewTracker(testParams(), epoch0)
-	o := poll(0, visit.Described)
-	o.HasMaxAge, o.MaxAge = true, 10*time.Minute
+	p := testParams()
+	p.PublishTimes = TimesHide
+	for stated, want := range map[time.Duration]string{
+		10 * time.Minute: "10m0s dpt-n: max-age 10m0s", time.Minute: "1m0s dpt-n: bootstrap 1m0s",
+		1000 * time.Hour: "48h0m0s dpt-n: max-age 48h0m0s",
+	} {
+		tr := NewTracker(p, epoch0)
+		o := poll(0, visit.Described)
+		o.HasMaxAge, o.MaxAge = true, stated
+		tr.Observe(o)
+		a, why := tr.Next(epoch0, 1)
+		if got := a.Sub(epoch0).String() + " " + why; got != want {
+			t.Errorf("max-age %v: got %q, want %q", stated, got, want)
+		}
+	}
+	tr, now := learnt(t, p, 300_000, 10) // a known period says more
+	o := poll(now+300_000, visit.Described)
+	o.HasMaxAge, o.MaxAge = true, time.Hour
 	tr.Observe(o)
-	if a, why := tr.Next(epoch0, 1); !a.Equal(at(600_000)) || why != "dpt-n: bootstrap 10m0s" {
-		t.Errorf("got %v %q", a.Sub(epoch0), why)
+	if got := next(tr, now+300_000); got != now+600_000 {
+		t.Errorf("next poll after %v", span(got-now-300_000))
 	}
 }
 
@@ -343,31 +452,10 @@ func TestConfigure(t *testing.T) {
 	p := testParams()
 	p.Window, p.MaxGap = 5, 2*time.Minute
 	tr.Configure(p)
-	if len(tr.s.Window) != 5 || next(tr, now) != now+120_000 {
-		t.Errorf("window %v, next %v", tr.s.Window, span(next(tr, now)-now))
+	if len(windowOf(tr)) != 5 || next(tr, now) != now+120_000 {
+		t.Errorf("window %v, next %v", windowOf(tr), span(next(tr, now)-now))
 	}
 	if m, _, _, _ := tr.Stats(); m != 5*time.Minute {
 		t.Errorf("median %v", m)
-	}
-}
-
-func TestUnmarshalRefuses(t *testing.T) {
-	tr, _ := learnt(t, testParams(), 300_000, 10)
-	good, err := json.Marshal(tr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d bytes: %s", len(good), good)
-	for old, bad := range map[string]string{
-		`"m":1`: `"m":9`, `300000,300000]`: `300000,0]`, `"h":10`: `"h":-1`,
-		`"n":1000`: `"n":0`, `"p":"dpt-n"`: `"p":"fixed"`, `"a":17`: `"a":-17000000`,
-	} {
-		if !strings.Contains(string(good), old) {
-			t.Fatalf("no %s in %s", old, good)
-		}
-		err := new(Tracker).UnmarshalJSON([]byte(strings.Replace(string(good), old, bad, 1)))
-		if err == nil {
-			t.Errorf("%s was accepted", bad)
-		}
 	}
 }

@@ -92,13 +92,3 @@ func (p *Planner) wanted(s *sensor, now time.Time) (at time.Time, kind visit.Kin
 	at, why = s.rec.Search.Next(now, stretch)
 	return at, visit.Probe, why
 }
-
-// polling are the polling parameters of one sensor: the fleet's, and what its listing
-// has of its own.
-func (p *Planner) polling(s *sensor) dpt.Params { return p.par.Polling }
-
-// learningParams are what a learner takes of them.
-func learningParams(polling dpt.Params) dpt.LearnerParams {
-	return dpt.LearnerParams{Bootstrap: polling.Bootstrap, MinGap: polling.MinGap,
-		MaxGap: polling.MaxGap}
-}
