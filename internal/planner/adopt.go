@@ -235,7 +235,7 @@ func (p *Planner) Replace(f *fleet.Fleet, now time.Time) {
 func (p *Planner) change(s *sensor, fs *fleet.Sensor, now time.Time) {
 	moved := s.URI != fs.URI
 	rates := s.Rate != fs.Rate || s.RateFixed != fs.RateFixed
-	plans := !s.Plan.Equal(fs.Plan)
+	plans := !s.Sensor.Plan.Equal(fs.Plan)
 	s.Sensor = fs
 	s.gen++
 	s.relist(moved, rates)
@@ -244,6 +244,9 @@ func (p *Planner) change(s *sensor, fs *fleet.Sensor, now time.Time) {
 	}
 	if plans {
 		s.forgetSilence()
+	}
+	if s.Plan = fs.Plan; s.hidden(now) {
+		p.takeClaim(s, now)
 	}
 	if s.polled(now) {
 		p.setInstants(s, nil)
@@ -268,7 +271,7 @@ func (s *sensor) relist(moved, rates bool) {
 // forgetSilence gives a sensor a fresh start with tracker and evidence.
 func (s *sensor) forgetSilence() {
 	s.rec.Unreachable, s.rec.Silent, s.rec.Mid = false, 0, false
-	s.rec.Tracker, s.rec.Search = nil, nil
+	s.rec.Tracker, s.rec.Search, s.rec.Learner = nil, nil, nil
 }
 
 func (p *Planner) leave(s *sensor) {
@@ -299,7 +302,8 @@ func (p *Planner) Jump(now time.Time) {
 		s.rec.Used, s.rec.Kinds = counts[i].used, counts[i].kinds
 		s.rec.notAfter(now)
 		s.rec.NotBefore, s.rec.Contacts = time.Time{}, nil
-		s.rec.Tracker, s.rec.Search = nil, nil
+		s.rec.Tracker, s.rec.Search, s.rec.Learner = nil, nil, nil
+		p.takeClaim(s, now)
 		p.schedule(s, now)
 	}
 }

@@ -63,6 +63,8 @@ type Explanation struct {
 	Guard       float64 `json:"guard_seconds"`        // kept before the ends of its windows
 	ClockSpread float64 `json:"clock_spread_seconds"` // standard deviation of its window ends, as learned
 	FailShare   float64 `json:"failure_share"`        // of its planned attempts
+
+	Learner string `json:"learner"` // of a sensor that hides its sleep plan: state, confidence, probes
 }
 
 // Explain tells about one sensor; false if it is not in the fleet.
@@ -92,9 +94,10 @@ func (p *Planner) explain(s *sensor, now time.Time) Explanation {
 		RatePrior: s.Rate, Failures: s.rec.Failures, ObservedUp: s.rec.Contacts,
 		LastReason: s.rec.LastReason, LastSuccess: instant(s.rec.Source),
 		LastAttempt: instant(s.rec.LastAttempt)}
-	e.Guard, e.FailShare = p.par.guard(s.rec).Seconds(), 1-p.yield(s)
+	e.Guard, e.FailShare = p.par.guard(s.rec, s.edge).Seconds(), 1-p.yield(s)
 	_, sigma := s.rec.Margins.Guard(s.rec.Collected, p.typical)
 	e.ClockSpread = sigma.Seconds()
+	e.Learner = s.learningState()
 	_, limited := s.Plan.KnownUntil()
 	e.Contradicted = s.rec.Unreachable && !limited
 	if s.rec.Visits > 0 {

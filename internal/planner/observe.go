@@ -51,8 +51,9 @@ func (p *Planner) Observe(o visit.Outcome, now time.Time) *Record {
 	p.restake(s)
 	wasPolled := s.polled(now)
 	p.track(s, o, now)
-	p.evidence(s, o)
-	p.react(s, o, wasPolled, now)
+	moved := p.learn(s, o, now)
+	p.evidence(s, o, now)
+	p.react(s, o, wasPolled || moved, now)
 	p.schedule(s, now)
 	return s.rec
 }
@@ -179,15 +180,15 @@ func (p *Planner) track(s *sensor, o visit.Outcome, now time.Time) {
 			s.rec.Tracker = dpt.NewTracker(p.polling(s), o.Started)
 			s.rec.Tracker.Observe(o)
 		}
-	case s.rec.Search == nil && s.rec.Failures >= maxUnanswered:
+	case s.rec.Search == nil && s.rec.Failures >= maxUnanswered && !s.hidden(now):
 		s.rec.Search = dpt.NewSearch(p.polling(s), o.Ended, s.seed())
 	}
 }
 
 // evidence applies the one revocation rule: two unanswered confirmable visits
 // in the middle of different windows make a sensor unreachable, any contact
-// makes it reachable again. Its declared plan is kept.
-func (p *Planner) evidence(s *sensor, o visit.Outcome) {
+// makes it reachable again. Its declared plan is kept, a learned one is revoked.
+func (p *Planner) evidence(s *sensor, o visit.Outcome, now time.Time) {
 	if o.Contact {
 		s.rec.Mid, s.rec.Silent, s.rec.Unreachable = false, 0, false
 		s.rec.SilentAt = time.Time{}
@@ -212,7 +213,7 @@ func (p *Planner) evidence(s *sensor, o visit.Outcome) {
 	}
 	s.rec.Silent, s.rec.SilentAt = s.rec.Silent+1, at
 	s.rec.Mid = true
-	if s.rec.Silent >= maxSilent {
+	if s.rec.Silent >= maxSilent && !p.revoke(s, now) {
 		s.rec.Unreachable = true
 		s.rec.Search = dpt.NewSearch(p.polling(s), o.Ended, s.seed())
 	}
@@ -225,16 +226,20 @@ func (p *Planner) react(s *sensor, o visit.Outcome, wasPolled bool, now time.Tim
 		p.setInstants(s, nil)
 		return
 	}
-	s.rec.Retry = false
+	if o.Kind != visit.Probe {
+		s.rec.Retry = false
+	}
 	switch {
 	case p.par.Algorithm != nil || !p.planned(s):
 	case o.Result == visit.Refused && o.RetryAfter == 0:
 		p.afterRefusal(s, o)
+	case o.Kind == visit.Probe && !o.Result.Success():
+		// It was sent once to learn from, and moves no plan.
 	case !o.Result.Success():
 		p.replan(s, now)
 		s.rec.Retry = len(s.rec.Instants) > 0
-	case wasPolled:
-		p.replan(s, now) // back from being unreachable
+	case wasPolled || o.Kind == visit.Probe:
+		p.replan(s, now) // back from being unreachable, a plan learned, or seen out of turn
 	case s.rec.Rate.Moved(s.rec.Planned):
 		s.rec.Mult = 0
 		p.replan(s, now)

@@ -67,14 +67,15 @@ func (p Parameters) lead() time.Duration {
 
 // guard is what stands before the ends of a sensor's windows: what the operator
 // set, or what its own visits have shown to cost least.
-func (p Parameters) guard(r *Record) time.Duration {
+// A learned plan's edges are known only so well, and edge is what that asks for.
+func (p Parameters) guard(r *Record, edge time.Duration) time.Duration {
 	switch {
 	case !p.GuardAuto:
-		return p.Guard
+		return max(p.Guard, edge)
 	case len(r.Margins) == 0:
-		return DefaultGuard
+		return max(DefaultGuard, edge)
 	}
-	return r.Guard
+	return max(r.Guard, edge)
 }
 
 // guardTicks rounds up: a guard may be longer than asked for, never shorter.

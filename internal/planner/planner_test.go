@@ -314,7 +314,8 @@ func TestRestartResumes(t *testing.T) {
 	for i, s := range p.sensors {
 		opts := cmp.Options{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b *dpt.Tracker) bool {
 			return same(a, b)
-		}), cmp.Comparer(func(a, b *dpt.Search) bool { return same(a, b) })}
+		}), cmp.Comparer(func(a, b *dpt.Search) bool { return same(a, b) }),
+			cmp.Comparer(func(a, b *dpt.Learner) bool { return same(a, b) })}
 		if diff := cmp.Diff(s.rec, again.sensors[i].rec, opts); diff != "" {
 			t.Errorf("%s (-before +after):\n%s", s.ID, diff)
 		}

@@ -52,7 +52,9 @@ type Record struct {
 	Unreachable bool          `json:"unreachable,omitempty"`
 	Tracker     *dpt.Tracker  `json:"tracker,omitempty"`
 	Search      *dpt.Search   `json:"search,omitempty"`
-	Polling     fleet.Polling `json:"polling,omitzero"` // its own, that these go by
+	Polling     fleet.Polling `json:"polling,omitzero"`  // its own, that these go by
+	Learner     *dpt.Learner  `json:"learner,omitempty"` // of a sensor that hides its sleep plan
+	Duty        float64       `json:"duty,omitempty"`    // awake share that Rate's exposure goes by; 0 = 1
 }
 
 // kindCounts are attempts by visit.Kind.
@@ -85,6 +87,9 @@ func (r *Record) clone() *Record {
 	if r.Search != nil {
 		c.Search = r.Search.Clone()
 	}
+	if r.Learner != nil {
+		c.Learner = r.Learner.Clone()
+	}
 	return &c
 }
 
@@ -95,7 +100,7 @@ const maxRest = 24 * time.Hour
 // sensor would not be asked until then.
 func (r *Record) notAfter(now time.Time) {
 	if r.LastAttempt.After(now) { // their instants mean nothing any more
-		r.Tracker, r.Search = nil, nil
+		r.Tracker, r.Search, r.Learner = nil, nil, nil
 	}
 	for _, t := range []*time.Time{&r.Source, &r.LastAttempt, &r.Since} {
 		if t.After(now) {
@@ -167,7 +172,7 @@ func decodeRecord(data []byte) (*Record, error) {
 		return nil, fmt.Errorf("planner: decode record: %w", err)
 	}
 	if r.Used < 0 || slices.Min(r.Kinds[:]) < 0 || r.Since.IsZero() || r.Gap < 0 ||
-		r.Gap > scheduler.MaxTicks || !(r.Tried >= r.Lost) || !(r.Lost >= 0) ||
+		r.Gap > scheduler.MaxTicks || !(r.Duty >= 0 && r.Duty <= 1) || !(r.Tried >= r.Lost) || !(r.Lost >= 0) ||
 		r.Guard < 0 || r.Collected < 0 || !r.Margins.sane() || !(r.Lose >= 0) || !(r.Gain >= 0) || !slices.IsSortedFunc(r.Instants, time.Time.Compare) {
 		return nil, fmt.Errorf("planner: decode record: inconsistent values")
 	}

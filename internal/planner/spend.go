@@ -86,7 +86,7 @@ func (p *Planner) oneMore(s *sensor, now time.Time) bool {
 // takePlan makes a plan of the rest of the range the sensor's own.
 func (p *Planner) takePlan(s *sensor, sp scheduler.SensorPlan) {
 	s.rec.Version = p.rec.Version
-	s.rec.Lose, s.rec.Gain, s.rec.PlanGuard = sp.Lose, sp.Gain, p.par.guard(s.rec)
+	s.rec.Lose, s.rec.Gain, s.rec.PlanGuard = sp.Lose, sp.Gain, p.par.guard(s.rec, s.edge)
 	p.setInstants(s, p.spread(s, p.instants(sp)))
 }
 
