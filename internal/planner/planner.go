@@ -20,6 +20,7 @@ type Planner struct {
 	par     Parameters
 	fleet   *fleet.Fleet
 	sensors []*sensor // in the order of fleet
+	groups  []*group
 
 	rec      FleetRecord
 	retuned  bool          // saved trackers were made with other parameters
@@ -44,7 +45,8 @@ type Planner struct {
 	gainers  queue         // by marginal value of one more
 	spendAt  time.Time     // when unused budget is given out next
 	replans  uint64        // re-plans of one sensor since New
-	revoked  uint64        // learned plans taken back
+	claims   uint64        // sleep plans learned since New
+	revoked  uint64        // of them taken back
 	dropped  uint64        // crawls dropped because the budget was spent elsewhere
 	overlate uint64        // plans that came after their range had begun
 }
@@ -54,6 +56,11 @@ type sensor struct {
 	*fleet.Sensor
 	Plan     sleepplan.Plan // the listed one or, where that hides it, the one learned
 	edge     time.Duration  // guard that the learner wants before the ends of its windows
+	probe    probe          // what the learner wants next, while that stays
+	broke    time.Time      // theta is spent until then for its plan's upkeep and its group
+	groups   []rendezvous   // that it is a member of; the first one times it
+	look     look           // what that group wants, while it does
+	asked    bool           // a look at it is under way that the group waits for
 	rec      *Record
 	undo     *Record // before the last success, until the next outcome
 	gen      uint32  // counts changes of listed parameters
@@ -131,6 +138,7 @@ func New(f *fleet.Fleet, par Parameters, saved Saved, now time.Time) (*Planner, 
 			return nil, err
 		}
 	}
+	p.meet(now)
 	for _, s := range p.sensors {
 		p.schedule(s, now)
 	}
@@ -244,8 +252,13 @@ func (p *Planner) resume(s *sensor, now time.Time) {
 	for passed < len(s.rec.Instants) && s.rec.Instants[passed].Before(now) {
 		passed++
 	}
-	if next := s.rec.Next; s.polled(now) && !next.Before(p.rec.Range) && next.Before(now) {
-		p.spend(s, visit.Poll, 1)
+	if next := s.rec.Next; !next.Before(p.rec.Range) && next.Before(now) {
+		switch planned := slices.ContainsFunc(s.rec.Instants[:passed], next.Equal); {
+		case s.polled(now):
+			p.spend(s, visit.Poll, 1)
+		case !planned && s.rec.Learner != nil:
+			p.spend(s, visit.Probe, 1)
+		}
 	}
 	p.spend(s, visit.Planned, passed)
 	for _, at := range s.rec.Instants[:passed] {

@@ -29,9 +29,14 @@ func (p *Planner) schedule(s *sensor, now time.Time) {
 		s.at = p.midWindow(s, s.rec.Instants[0], now)
 		found = true
 	}
-	if at, why, ok := p.probe(s, now); ok && !s.polled(now) && s.rec.Used < s.limit() &&
-		(!found || at.Before(s.at)) {
-		s.at, s.kind, s.why, found = at, visit.Probe, why, true
+	if !s.polled(now) && s.rec.Used < s.limit() {
+		for _, want := range []func(*sensor, time.Time) (time.Time, string, bool){
+			p.nextProbe, p.edgeLook} {
+			at, why, ok := want(s, now)
+			if at = later(p.spaced(s, at), s.broke); ok && (!found || at.Before(s.at)) {
+				s.at, s.kind, s.why, found = at, visit.Probe, why, true
+			}
+		}
 	}
 	if !found {
 		return
@@ -41,6 +46,9 @@ func (p *Planner) schedule(s *sensor, now time.Time) {
 	}
 	s.rec.Next = s.at
 	p.wait.put(s)
+	for _, r := range s.groups {
+		r.dirty = true
+	}
 }
 
 // firstLook spreads the very first visits to sensors of unknown sleep plan:
@@ -72,14 +80,15 @@ func (p *Planner) nextPoll(s *sensor, now time.Time) (time.Time, visit.Kind, str
 // although its plan is listed is searched for.
 func (p *Planner) wanted(s *sensor, now time.Time) (at time.Time, kind visit.Kind, why string) {
 	stretch := max(p.rec.Stretch, 1)
-	if s.rec.Visits == 0 {
+	probe, reason, ok := p.nextProbe(s, now)
+	switch {
+	case s.rec.Visits == 0:
 		spread := min(p.polling(s).Bootstrap, firstLook*time.Duration(len(p.sensors)))
 		at = s.rec.Since.Add(time.Duration(float64(spread) * float64(s.seed()>>11) / (1 << 53)))
 		return at, visit.Probe, "learner: never asked before"
-	}
-	if probe, reason, ok := p.probe(s, now); ok {
+	case ok:
 		if s.rec.Tracker != nil {
-			at, why = s.rec.Tracker.Next(now, stretch)
+			at, why = p.ownPoll(s, now, stretch)
 		}
 		if s.rec.Tracker == nil || probe.Before(at) {
 			return probe, visit.Probe, reason

@@ -91,9 +91,7 @@ func (p *Planner) snapshot(start time.Time) *Snapshot {
 			polls += p.expectedPolls(s, start, start.Add(p.par.Range))
 			continue
 		}
-		if s.rec.Learner != nil && s.hidden(start) { // probes that keep its plan up
-			upkeep += s.rec.Learner.Expected(start, start.Add(p.par.Range))
-		}
+		upkeep += p.upkeep(s, start, start.Add(p.par.Range))
 		n.asks = append(n.asks, p.ask(s, p.assumedSource(s), s.rec.NotBefore))
 	}
 	n.reserve(polls, unknown, len(p.sensors))

@@ -77,10 +77,13 @@ func NewRate(prior float64, fixed bool) Rate {
 }
 
 // rescale makes exposure that was counted by one clock count by another, factor times as
-// long: of life and of awake time. The prior is per awake second by either.
+// long: of life and of awake time. A configured prior is per awake second by either.
 func (r *Rate) rescale(factor float64) {
 	if factor == 1 || !(factor > 0) {
 		return
+	}
+	if r.Watched != NewRate(r.Prior, false).Watched {
+		r.Watched *= factor // it has been learned
 	}
 	r.Quiet = sane(r.Quiet * factor)
 	changed := r.Changed

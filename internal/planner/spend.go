@@ -50,6 +50,8 @@ func (p *Planner) spendRest(now time.Time) {
 	for _, s := range p.sensors {
 		if s.polled(now) {
 			polls += p.expectedPolls(s, now, p.end())
+		} else {
+			polls += p.upkeep(s, now, p.end())
 		}
 	}
 	p.kept = min(p.kept, int(math.Ceil(polls)))
