@@ -203,6 +203,14 @@ func showSensor(row func(...any), e planner.Explanation) {
 	if e.Publications != "" {
 		row("publications", e.Publications)
 	}
+	if l := e.Learner; l != nil {
+		plan := ""
+		if l.Period > 0 {
+			plan = fmt.Sprintf(", awake %.4gs every %.6gs", l.Awake, l.Period)
+		}
+		row("learned plan", fmt.Sprintf("%s, confidence %.2f, %d probes%s", l.State, l.Confidence,
+			l.Probes, plan))
+	}
 	if e.Contradicted {
 		row("contradicted", "silent although its sleep plan says awake")
 	}

@@ -118,6 +118,7 @@ type sensorDetail struct {
 	Latest *latestVersion  `json:"latest"` // null: never described
 	Visits []visit.Outcome `json:"visits"` // newest first
 	now    time.Time
+	awake  sleepplan.Plan // in force: as listed or learned
 	sleep  sleepplan.Plan // to draw; unknown without Options.Fleet
 }
 
@@ -189,6 +190,7 @@ func (s *server) believed(ctx context.Context, id string) (*sensorDetail, error)
 			detach(&d.Explanation)
 			d.now, d.Plan.Planned = now, slices.Clone(p.Record(id).Instants)
 			d.Plan.Range.Start = p.Running().Range
+			d.awake = p.SleepPlan(id)
 		}
 	})
 	switch {
@@ -227,11 +229,10 @@ func (d *sensorDetail) settleNext() {
 // addWindows lists the awake windows from now to the range's end. They are taken
 // one by one: a duty cycle of milliseconds has millions of them.
 func (d *sensorDetail) addWindows(f *fleet.Fleet) {
-	i, ok := f.Find(d.ID)
-	if !ok {
+	if _, ok := f.Find(d.ID); !ok {
 		return // a reload is between the planner's answer and this one
 	}
-	d.sleep = f.At(i).Plan
+	d.sleep = d.awake
 	d.Plan.Windows = []sleepplan.Window{}
 	from, end := later(d.now, d.Plan.Range.Start), d.Plan.Range.End
 	for from.Before(end) {

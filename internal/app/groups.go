@@ -73,6 +73,17 @@ func (l listed) republished() []repository.Group {
 	return list
 }
 
+// timed are the groups as the planner wants them. Members that are groups are in no fleet
+// and do not count there.
+func timed(groups []config.Group) []planner.Group {
+	var list []planner.Group
+	for _, g := range groups {
+		list = append(list, planner.Group{ID: g.ID, Members: g.Members, AtLeast: g.AtLeast,
+			Spare: g.Spare})
+	}
+	return list
+}
+
 // setGroups puts groups into force, and their labels before the first snapshot. It waits
 // for the commit: giving up would leave open which groups are in force.
 func (a *App) setGroups(groups []repository.Group) error {

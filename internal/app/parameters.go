@@ -27,6 +27,7 @@ func Parameters(c config.Config) (planner.Parameters, error) {
 	if err := par.Objective.UnmarshalText([]byte(c.Planner.Objective)); err != nil {
 		return par, fmt.Errorf("planner.objective: %w", err)
 	}
+	par.Groups = timed(c.Groups)
 	par.Candidates = scheduler.Ends
 	if c.Planner.Candidates == config.CandidatesGrid {
 		par.Candidates = scheduler.Grid

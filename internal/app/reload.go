@@ -107,8 +107,13 @@ func (a *App) replace(ctx context.Context, next listed) error {
 	if err := a.setGroups(next.republished()); err != nil {
 		return err
 	}
-	err := a.crawler.Do(ctx, func(p *planner.Planner, now time.Time) { p.Replace(next.fleet, now) })
-	if err != nil {
+	var refused error
+	err := a.crawler.Do(ctx, func(p *planner.Planner, now time.Time) {
+		if refused = p.Regroup(timed(next.groups), now); refused == nil {
+			p.Replace(next.fleet, now)
+		}
+	})
+	if err = errors.Join(err, refused); err != nil {
 		return errors.Join(err, a.setGroups(before))
 	}
 	a.fleet.Store(next.fleet)

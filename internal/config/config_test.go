@@ -74,7 +74,7 @@ planner: {range: 1d12h, budget: 0.5/sensor, end: carry, guard: 1500ms, candidate
 polling: {policy: fixed, bootstrap: 1m, min_gap: 1s, max_gap: 0.5d, price: 9s, sd: raw,
   desync: 1s, publish_times: false}
 groups:
-- {at_least: 1, id: a.b-c_1, members: [x, "coap://h/ y"]}
+- {spare: 1, at_least: 1, id: a.b-c_1, members: [x, "coap://h/ y"]}
 - {id: all, members: [a.b-c_1, 7]}
 publishers:
 - {kid: a, key_file: k.jwk, token_file: /t, sources: [{id: s, address: "x:", type: t}]}
@@ -99,7 +99,8 @@ log:
 		Polling: Polling{Policy: PolicyFixed, Bootstrap: time.Minute, MinGap: time.Second,
 			MaxGap: 12 * time.Hour, Price: 9 * time.Second, SD: SDRaw, Desync: time.Second,
 			PublishTimes: PublishFalse},
-		Groups: []Group{{ID: "a.b-c_1", Members: []string{"x", "coap://h/ y"}, AtLeast: 1},
+		Groups: []Group{{ID: "a.b-c_1", Members: []string{"x", "coap://h/ y"}, AtLeast: 1,
+			Spare: 1},
 			{ID: "all", Members: []string{"a.b-c_1", "7"}, AtLeast: 2}},
 		Publishers: []Publisher{{KID: "a", KeyFile: "/etc/c[1]/k.jwk", TokenFile: "/t",
 			Sources: []Source{{"s", "x:", "t"}}}},
@@ -229,6 +230,7 @@ func drawConfig(t *rapid.T) Config {
 		g := Group{ID: fmt.Sprintf("g%d", i),
 			Members: rapid.SliceOfNDistinct(id, 1, 5, rapid.ID).Draw(t, "members")}
 		g.AtLeast = rapid.IntRange(1, len(g.Members)).Draw(t, "at least")
+		g.Spare = rapid.IntRange(0, len(g.Members)-g.AtLeast).Draw(t, "spare")
 		c.Groups = append(c.Groups, g)
 	}
 	text := rapid.StringMatching(`[ -~é]{1,9}`)

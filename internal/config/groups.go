@@ -14,6 +14,10 @@ type Group struct {
 	ID      string   // 1 .. 64 of a-z A-Z 0-9 . _ -, not . or ..; no sensor has it too
 	Members []string // ids of sensors and groups, 1 .. 1000, each once
 	AtLeast int      // 1 .. len(Members): members with something new that are needed
+	// Spare is how many members are expected to have something new, beyond those that are
+	// needed, before any is polled for the group, 0 .. len(Members) - AtLeast; the candidate
+	// threshold of the DPT paper, section 6.5.
+	Spare int
 
 	place  place   // of the group in the file
 	key    string  // groups[i]
@@ -22,7 +26,8 @@ type Group struct {
 
 // Equal tells whether two groups are the same, wherever they are written.
 func (g Group) Equal(o Group) bool {
-	return g.ID == o.ID && g.AtLeast == o.AtLeast && slices.Equal(g.Members, o.Members)
+	return g.ID == o.ID && g.AtLeast == o.AtLeast && g.Spare == o.Spare &&
+		slices.Equal(g.Members, o.Members)
 }
 
 const (
@@ -63,11 +68,12 @@ func (c *Config) groups(v value) {
 // read takes one group; what it is made of must be there.
 func (g *Group) read(v value) bool {
 	before := v.d.count()
-	var least *value
+	var least, spare *value
 	v.mapping(fields{
 		"id":       g.readID,
 		"members":  g.readMembers,
 		"at_least": func(v value) { least = &v },
+		"spare":    func(v value) { spare = &v },
 	})
 	switch {
 	case v.d.count() > before:
@@ -77,6 +83,9 @@ func (g *Group) read(v value) bool {
 		least.integer(&g.AtLeast, 1, len(g.Members))
 	default:
 		g.AtLeast = len(g.Members)
+	}
+	if spare != nil && v.d.count() == before {
+		spare.integer(&g.Spare, 0, len(g.Members)-g.AtLeast)
 	}
 	return v.d.count() == before
 }

@@ -48,8 +48,12 @@ func (c *Config) YAML() string {
 }
 
 func (g Group) text() string {
-	return fmt.Sprintf("{id: %s, members: [%s], at_least: %d}", quote(g.ID),
-		join(g.Members, quote), g.AtLeast)
+	spare := ""
+	if g.Spare > 0 {
+		spare = fmt.Sprintf(", spare: %d", g.Spare)
+	}
+	return fmt.Sprintf("{id: %s, members: [%s], at_least: %d%s}", quote(g.ID),
+		join(g.Members, quote), g.AtLeast, spare)
 }
 
 func (p Planner) budgetText() string {

@@ -140,11 +140,18 @@ var (
 		"Single sensors planned anew within a range.", nil, nil)
 	droppedDesc = prometheus.NewDesc("crawld_crawls_dropped_total",
 		"Crawls given up because the budget was needed elsewhere.", nil, nil)
+	learnersDesc = prometheus.NewDesc("crawld_sensors_hidden",
+		"Sensors that hide their sleep plan, by what is done to learn it.", []string{"learner"}, nil)
+	claimsDesc = prometheus.NewDesc("crawld_sleep_plans_claimed_total",
+		"Sleep plans learned.", nil, nil)
+	revokedDesc = prometheus.NewDesc("crawld_sleep_plans_revoked_total",
+		"Learned sleep plans taken back after silence in the middle of two windows.", nil, nil)
 )
 
 func (f *fleetCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{sensorsDesc, budgetDesc, usedDesc, plannedDesc, priceDesc,
-		expectedDesc, eventsDesc, inflightDesc, replansDesc, droppedDesc} {
+		expectedDesc, eventsDesc, inflightDesc, replansDesc, droppedDesc, learnersDesc, claimsDesc,
+		revokedDesc} {
 		ch <- d
 	}
 }
@@ -165,6 +172,9 @@ func (f *fleetCollector) Collect(ch chan<- prometheus.Metric) {
 	for state, n := range st.States {
 		gauge(sensorsDesc, float64(n), string(state))
 	}
+	for state, n := range st.Learners {
+		gauge(learnersDesc, float64(n), state)
+	}
 	gauge(budgetDesc, float64(st.Theta))
 	gauge(usedDesc, float64(st.Spent))
 	gauge(plannedDesc, float64(st.Planned))
@@ -172,6 +182,11 @@ func (f *fleetCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(expectedDesc, st.Expected)
 	gauge(eventsDesc, st.Events)
 	gauge(inflightDesc, float64(st.InFlight))
-	ch <- prometheus.MustNewConstMetric(replansDesc, prometheus.CounterValue, float64(st.Replans))
-	ch <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(st.Dropped))
+	count := func(d *prometheus.Desc, n uint64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n))
+	}
+	count(replansDesc, st.Replans)
+	count(droppedDesc, st.Dropped)
+	count(claimsDesc, st.Claims)
+	count(revokedDesc, st.Revoked)
 }

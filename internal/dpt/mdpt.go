@@ -44,7 +44,8 @@ type Condition struct {
 // a minute, a second early costs some of them a period.
 const DefaultFloor = 30 * time.Second
 
-const maxSources = 1000
+// MaxSources bounds a group.
+const MaxSources = 1000
 
 // Expected is what the tracker or the plan of a source says now. Its zero value says that
 // the source is not expected: it has not been found yet, or nothing is planned for it.
@@ -89,7 +90,7 @@ func NewMDPT(c Condition) (*MDPT, error) {
 	s := groupState{AtLeast: c.AtLeast, Spare: c.Spare,
 		MinGap: int64((c.MinGap + time.Millisecond - 1) / time.Millisecond),
 		Floor:  int64((c.Floor + time.Millisecond - 1) / time.Millisecond)}
-	if c.Sources >= 1 && c.Sources <= maxSources {
+	if c.Sources >= 1 && c.Sources <= MaxSources {
 		s.Sources = make([]sourceState, c.Sources)
 	}
 	if err := s.check(); err != nil {
@@ -241,12 +242,12 @@ func (s *groupState) check() error {
 	const hour, longest = int64(time.Hour / time.Millisecond), int64(maxMaxGap / time.Millisecond)
 	n := len(s.Sources)
 	switch {
-	case n < 1 || n > maxSources:
-		return fmt.Errorf("sources must be 1 .. %d", maxSources)
+	case n < 1 || n > MaxSources:
+		return fmt.Errorf("sources must be 1 .. %d", MaxSources)
 	case s.AtLeast < 1 || s.AtLeast > n:
 		return fmt.Errorf("at least %d: must lie in 1 .. %d", s.AtLeast, n)
-	case s.Spare < 0 || s.Spare > maxSources:
-		return fmt.Errorf("spare %d: must lie in 0 .. %d", s.Spare, maxSources)
+	case s.Spare < 0 || s.Spare > MaxSources:
+		return fmt.Errorf("spare %d: must lie in 0 .. %d", s.Spare, MaxSources)
 	case s.MinGap < 1 || s.MinGap > longest:
 		return fmt.Errorf("min gap %d ms: must lie in 1ms .. %v", s.MinGap, maxMaxGap)
 	case s.Floor < 0 || s.Floor > hour:

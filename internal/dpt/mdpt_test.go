@@ -138,8 +138,8 @@ func traffic(rng *rand.Rand, period, phase, sd float64, until int64, wall bool) 
 	}
 }
 
-// meeting is a republication.
-type meeting struct {
+// reunion is a republication.
+type reunion struct {
 	at      int64
 	ready   int
 	latency float64 // seconds since m sources had published what was not known
@@ -151,7 +151,7 @@ type journal struct {
 	hits     int        // of the looks
 	attempts int        // instants at which the condition could have become true
 	again    int        // looks for still newer data
-	met      []meeting
+	met      []reunion
 	from     int64 // what was before it is not judged
 }
 
@@ -168,7 +168,7 @@ func (j *journal) republish(streams []*stream, before []int64, now int64, m, rea
 	if n := len(j.met); n > 0 {
 		satisfied = max(satisfied, j.met[n-1].at)
 	}
-	j.met = append(j.met, meeting{now, ready, float64(now-satisfied) / 1000})
+	j.met = append(j.met, reunion{now, ready, float64(now-satisfied) / 1000})
 	for i, s := range streams {
 		before[i] = s.looked
 	}

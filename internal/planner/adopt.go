@@ -99,15 +99,27 @@ func (p *Planner) takeOver(now time.Time) {
 			p.setInstants(s, nil)
 			continue
 		}
-		if s.gen != a.gen || !p.asAssumed(s, a) && p.par.Algorithm == nil {
+		at := p.instants(sp)
+		if s.gen != a.gen || (!p.asAssumed(s, a) || !p.keeps(s, at)) && p.par.Algorithm == nil {
 			p.replan(s, now)
 			continue
 		}
-		p.setInstants(s, p.instants(sp))
+		p.setInstants(s, at)
 	}
+	p.replanLate(now)
 	p.balance(now)
 	for _, s := range p.sensors {
 		p.schedule(s, now)
+	}
+}
+
+// replanLate plans the sensors that have come to have a sleep plan, or back into reach,
+// after the running plan's problem was taken.
+func (p *Planner) replanLate(now time.Time) {
+	for _, s := range p.sensors {
+		if s.rec.Version != p.rec.Version && !s.polled(now) && p.par.Algorithm == nil {
+			p.replan(s, now)
+		}
 	}
 }
 
@@ -220,6 +232,7 @@ func (p *Planner) Replace(f *fleet.Fleet, now time.Time) {
 		}
 	}
 	p.rec.Theta = p.par.Theta(f.Len())
+	p.meet(now)
 	for _, s := range p.sensors {
 		if p.solved && s.rec.Version == 0 && !s.polled(now) && p.par.Algorithm == nil {
 			p.replan(s, now)
@@ -235,8 +248,12 @@ func (p *Planner) Replace(f *fleet.Fleet, now time.Time) {
 func (p *Planner) change(s *sensor, fs *fleet.Sensor, now time.Time) {
 	moved := s.URI != fs.URI
 	rates := s.Rate != fs.Rate || s.RateFixed != fs.RateFixed
-	plans := !s.Plan.Equal(fs.Plan)
+	plans := !s.Sensor.Plan.Equal(fs.Plan)
+	was := s.Sensor.Plan
 	s.Sensor = fs
+	if s.rec.Duty == 0 && s.hidden(now) {
+		s.rec.Duty = duty(was)
+	}
 	s.gen++
 	s.relist(moved, rates)
 	if s.rec.Polling != fs.Polling {
@@ -245,6 +262,7 @@ func (p *Planner) change(s *sensor, fs *fleet.Sensor, now time.Time) {
 	if plans {
 		s.forgetSilence()
 	}
+	p.takeClaim(s, now)
 	if s.polled(now) {
 		p.setInstants(s, nil)
 		return
@@ -268,7 +286,7 @@ func (s *sensor) relist(moved, rates bool) {
 // forgetSilence gives a sensor a fresh start with tracker and evidence.
 func (s *sensor) forgetSilence() {
 	s.rec.Unreachable, s.rec.Silent, s.rec.Mid = false, 0, false
-	s.rec.Tracker, s.rec.Search = nil, nil
+	s.rec.Tracker, s.rec.Search, s.rec.Learner = nil, nil, nil
 }
 
 func (p *Planner) leave(s *sensor) {
@@ -299,7 +317,11 @@ func (p *Planner) Jump(now time.Time) {
 		s.rec.Used, s.rec.Kinds = counts[i].used, counts[i].kinds
 		s.rec.notAfter(now)
 		s.rec.NotBefore, s.rec.Contacts = time.Time{}, nil
-		s.rec.Tracker, s.rec.Search = nil, nil
+		s.rec.Tracker, s.rec.Search, s.rec.Learner = nil, nil, nil
+		p.takeClaim(s, now)
+	}
+	p.meet(now)
+	for _, s := range p.sensors {
 		p.schedule(s, now)
 	}
 }

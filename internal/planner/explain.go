@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/crawld/crawld/internal/sleepplan"
 	"github.com/crawld/crawld/internal/visit"
 )
 
@@ -63,6 +64,8 @@ type Explanation struct {
 	Guard       float64 `json:"guard_seconds"`        // kept before the ends of its windows
 	ClockSpread float64 `json:"clock_spread_seconds"` // standard deviation of its window ends, as learned
 	FailShare   float64 `json:"failure_share"`        // of its planned attempts
+
+	Learner *Learned `json:"learner"` // null: its sleep plan is listed
 }
 
 // Explain tells about one sensor; false if it is not in the fleet.
@@ -92,9 +95,10 @@ func (p *Planner) explain(s *sensor, now time.Time) Explanation {
 		RatePrior: s.Rate, Failures: s.rec.Failures, ObservedUp: s.rec.Contacts,
 		LastReason: s.rec.LastReason, LastSuccess: instant(s.rec.Source),
 		LastAttempt: instant(s.rec.LastAttempt)}
-	e.Guard, e.FailShare = p.par.guard(s.rec).Seconds(), 1-p.yield(s)
+	e.Guard, e.FailShare = p.par.guard(s.rec, s.edge).Seconds(), 1-p.yield(s)
 	_, sigma := s.rec.Margins.Guard(s.rec.Collected, p.typical)
 	e.ClockSpread = sigma.Seconds()
+	e.Learner = s.learned(now)
 	_, limited := s.Plan.KnownUntil()
 	e.Contradicted = s.rec.Unreachable && !limited
 	if s.rec.Visits > 0 {
@@ -227,21 +231,32 @@ type Status struct {
 	Replans   uint64         `json:"replans"`
 	Dropped   uint64         `json:"dropped"` // crawls given up because the budget was needed elsewhere
 	LatePlans uint64         `json:"late_plans"`
+	Learners  map[string]int `json:"learners"`      // sensors that hide their sleep plan, by LearnerStates
+	Claims    uint64         `json:"plans_claimed"` // sleep plans learned since the start
+	Revoked   uint64         `json:"plans_revoked"` // of them taken back
 }
 
 // Status counts the fleet by state: O(sensors).
 func (p *Planner) Status(now time.Time) Status {
 	st := Status{FleetRecord: p.rec, End: p.end(), Solved: p.solved, Sensors: len(p.sensors),
 		Used: map[string]int{}, Spent: p.spent, Remaining: p.left, States: map[State]int{},
-		Replans: p.replans, Dropped: p.dropped, LatePlans: p.overlate}
+		Replans: p.replans, Dropped: p.dropped, LatePlans: p.overlate,
+		Learners: map[string]int{}, Claims: p.claims, Revoked: p.revoked}
 	for _, k := range visit.Kinds() {
 		st.Used[k.String()] = p.used[k]
 	}
 	for _, state := range States() {
 		st.States[state] = 0
 	}
+	for _, state := range LearnerStates() {
+		st.Learners[state] = 0
+	}
 	for _, s := range p.sensors {
 		st.States[p.state(s, now)]++
+		if s.rec.Learner != nil && s.hidden(now) {
+			state, _, _ := s.rec.Learner.State()
+			st.Learners[state]++
+		}
 		if s.inflight {
 			st.InFlight++
 		}
@@ -284,6 +299,15 @@ func (p *Planner) Record(id string) *Record {
 		return p.sensors[i].rec
 	}
 	return nil
+}
+
+// SleepPlan is the plan that a sensor is visited by: the listed one or, where that hides it,
+// the one that was learned; unknown if it is not in the fleet.
+func (p *Planner) SleepPlan(id string) sleepplan.Plan {
+	if i, ok := p.fleet.Find(id); ok {
+		return p.sensors[i].Plan
+	}
+	return sleepplan.Unknown()
 }
 
 // Running is the record of the running range.

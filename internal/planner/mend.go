@@ -117,6 +117,13 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // attempts counts visits, one under way included.
 func (s *sensor) attempts() int {
 	if s.inflight {
@@ -153,11 +160,12 @@ func (p *Planner) mend(plan *Plan, now time.Time) {
 		s.rec.Version, s.rec.Planned = p.rec.Version, a.rate
 		s.rec.PlanGuard = a.guard
 		p.settled(s, a.rate, a.coef*plan.waits[i])
-		if s.gen != a.gen || s.attempts() != a.visits || !p.asAssumed(s, a) {
+		at := p.instants(sp)
+		if s.gen != a.gen || s.attempts() != a.visits || !p.asAssumed(s, a) || !p.keeps(s, at) {
 			p.replan(s, now)
 			continue
 		}
-		p.setInstants(s, p.instants(sp))
+		p.setInstants(s, at)
 	}
 	p.drift.crawls = 0
 	p.balance(now)

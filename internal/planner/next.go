@@ -24,6 +24,7 @@ func (p *Planner) Next(now time.Time) (v visit.Visit, ok bool, wake time.Time) {
 		p.spendRest(now)
 		p.spendAt = p.nextSpend(now)
 	}
+	p.timeGroups(now)
 	for p.wait.len() > 0 && !p.wait.items[0].at.After(now) {
 		s := p.wait.items[0]
 		p.wait.remove(s)
@@ -65,6 +66,7 @@ func (p *Planner) take(s *sensor, now time.Time) (visit.Visit, bool) {
 	if !late {
 		p.spend(s, v.Kind, 1)
 		p.pollTaken(v.Kind)
+		p.asking(s, now)
 	}
 	return v, true
 }
@@ -82,6 +84,9 @@ func (p *Planner) affordable(s *sensor, planned bool) bool {
 // out of the range, a poll waits for the next one.
 func (p *Planner) putOff(s *sensor, now time.Time) {
 	p.dropped++
+	if s.kind == visit.Probe && !s.polled(now) || s.kind == visit.Poll && len(s.groups) > 0 {
+		s.broke = p.end()
+	}
 	p.schedule(s, now)
 	if s.polled(now) && s.at.Before(p.end()) {
 		s.at, s.why = p.end(), "budget: theta of this range is spent"

@@ -31,13 +31,14 @@ func (p *Planner) Observe(o visit.Outcome, now time.Time) *Record {
 	}
 	s := p.sensors[i]
 	if o.Reason == NotStored {
-		p.takeBack(s)
+		p.takeBack(s, now)
 	} else {
 		s.inflight = false
 	}
 	if o.Result == visit.Missed {
 		p.refund(s, o)
 		s.rec.Last, s.rec.LastReason = o.Result, o.Reason
+		p.looked(s, o, now)
 		p.afterMiss(s, now)
 		return s.rec
 	}
@@ -51,8 +52,10 @@ func (p *Planner) Observe(o visit.Outcome, now time.Time) *Record {
 	p.restake(s)
 	wasPolled := s.polled(now)
 	p.track(s, o, now)
-	p.evidence(s, o)
-	p.react(s, o, wasPolled, now)
+	moved := p.learn(s, o, now)
+	p.evidence(s, o, now)
+	p.react(s, o, wasPolled || moved, now)
+	p.looked(s, o, now)
 	p.schedule(s, now)
 	return s.rec
 }
@@ -71,11 +74,17 @@ func (p *Planner) refund(s *sensor, o visit.Outcome) {
 // takeBack undoes a success whose outcome was not stored. What the repository
 // holds of the sensor is no longer sure, least of all when a later success has
 // been observed meanwhile: the next visit fetches in full.
-func (p *Planner) takeBack(s *sensor) {
+func (p *Planner) takeBack(s *sensor, now time.Time) {
 	s.rec.ETag, s.rec.Known = nil, ""
 	if s.undo != nil {
-		s.rec.Source, s.rec.Rate = s.undo.Source, s.undo.Rate
+		duty := s.rec.Duty
+		s.rec.Source, s.rec.Rate, s.rec.Duty = s.undo.Source, s.undo.Rate, s.undo.Duty
+		s.recount(duty)
+		s.rec.Fresh, s.rec.Completed = s.undo.Fresh, s.undo.Completed
 		s.undo = nil
+		for _, r := range s.groups {
+			r.restore(p, now)
+		}
 	}
 }
 
@@ -179,15 +188,15 @@ func (p *Planner) track(s *sensor, o visit.Outcome, now time.Time) {
 			s.rec.Tracker = dpt.NewTracker(p.polling(s), o.Started)
 			s.rec.Tracker.Observe(o)
 		}
-	case s.rec.Search == nil && s.rec.Failures >= maxUnanswered:
+	case s.rec.Search == nil && s.rec.Failures >= maxUnanswered && !s.hidden(now):
 		s.rec.Search = dpt.NewSearch(p.polling(s), o.Ended, s.seed())
 	}
 }
 
 // evidence applies the one revocation rule: two unanswered confirmable visits
 // in the middle of different windows make a sensor unreachable, any contact
-// makes it reachable again. Its declared plan is kept.
-func (p *Planner) evidence(s *sensor, o visit.Outcome) {
+// makes it reachable again. Its declared plan is kept, a learned one is revoked.
+func (p *Planner) evidence(s *sensor, o visit.Outcome, now time.Time) {
 	if o.Contact {
 		s.rec.Mid, s.rec.Silent, s.rec.Unreachable = false, 0, false
 		s.rec.SilentAt = time.Time{}
@@ -212,29 +221,33 @@ func (p *Planner) evidence(s *sensor, o visit.Outcome) {
 	}
 	s.rec.Silent, s.rec.SilentAt = s.rec.Silent+1, at
 	s.rec.Mid = true
-	if s.rec.Silent >= maxSilent {
+	if s.rec.Silent >= maxSilent && !p.revoke(s, now) {
 		s.rec.Unreachable = true
 		s.rec.Search = dpt.NewSearch(p.polling(s), o.Ended, s.seed())
 	}
 }
 
 // react plans on: at once after a failure, at the sensor's wish after a refusal,
-// and when the rate has moved.
-func (p *Planner) react(s *sensor, o visit.Outcome, wasPolled bool, now time.Time) {
+// and when the rate or, with moved, the sleep plan is no longer what it was.
+func (p *Planner) react(s *sensor, o visit.Outcome, moved bool, now time.Time) {
 	if s.polled(now) {
 		p.setInstants(s, nil)
 		return
 	}
-	s.rec.Retry = false
+	if o.Kind != visit.Probe {
+		s.rec.Retry = false
+	}
 	switch {
 	case p.par.Algorithm != nil || !p.planned(s):
 	case o.Result == visit.Refused && o.RetryAfter == 0:
 		p.afterRefusal(s, o)
+	case o.Kind == visit.Probe && !o.Result.Success() && !moved:
+		// It was sent once to learn from, and moves no plan.
 	case !o.Result.Success():
 		p.replan(s, now)
-		s.rec.Retry = len(s.rec.Instants) > 0
-	case wasPolled:
-		p.replan(s, now) // back from being unreachable
+		s.rec.Retry = len(s.rec.Instants) > 0 && o.Kind != visit.Probe
+	case moved || o.Kind == visit.Probe:
+		p.replan(s, now) // back from being unreachable, a plan learned, or seen out of turn
 	case s.rec.Rate.Moved(s.rec.Planned):
 		s.rec.Mult = 0
 		p.replan(s, now)

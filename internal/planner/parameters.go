@@ -41,6 +41,7 @@ type Parameters struct {
 	Capacity   int           // starts per second; 0 = no limit
 	Lead       time.Duration // how long before a range its problem is taken; 0 = Range/20
 	Polling    dpt.Params    // for sensors whose sleep plan is unknown
+	Groups     []Group       // whose members are polled together; a sensor's first one times it
 
 	// Algorithm replaces the one-price solver. The simulator's baselines use
 	// it; with it set, a failed crawl is lost instead of re-planned, as the
@@ -67,14 +68,15 @@ func (p Parameters) lead() time.Duration {
 
 // guard is what stands before the ends of a sensor's windows: what the operator
 // set, or what its own visits have shown to cost least.
-func (p Parameters) guard(r *Record) time.Duration {
+// A learned plan's edges are known only so well, and edge is what that asks for.
+func (p Parameters) guard(r *Record, edge time.Duration) time.Duration {
 	switch {
 	case !p.GuardAuto:
-		return p.Guard
+		return max(p.Guard, edge)
 	case len(r.Margins) == 0:
-		return DefaultGuard
+		return max(DefaultGuard, edge)
 	}
-	return r.Guard
+	return max(r.Guard, edge)
 }
 
 // guardTicks rounds up: a guard may be longer than asked for, never shorter.
@@ -97,6 +99,9 @@ func (p Parameters) Validate() error {
 		return fmt.Errorf("planner: the budget must be positive")
 	case p.Guard < 0:
 		return fmt.Errorf("planner: guard %v must not be negative", p.Guard)
+	}
+	if err := checkGroups(p.Groups); err != nil {
+		return err
 	}
 	return p.Polling.Validate()
 }

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/crawld/crawld/internal/dpt"
 	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/scheduler"
+	"github.com/crawld/crawld/internal/sleepplan"
 	"github.com/crawld/crawld/internal/visit"
 )
 
@@ -20,6 +20,7 @@ type Planner struct {
 	par     Parameters
 	fleet   *fleet.Fleet
 	sensors []*sensor // in the order of fleet
+	groups  []*group
 
 	rec      FleetRecord
 	retuned  bool          // saved trackers were made with other parameters
@@ -44,6 +45,8 @@ type Planner struct {
 	gainers  queue         // by marginal value of one more
 	spendAt  time.Time     // when unused budget is given out next
 	replans  uint64        // re-plans of one sensor since New
+	claims   uint64        // sleep plans learned since New
+	revoked  uint64        // of them taken back
 	dropped  uint64        // crawls dropped because the budget was spent elsewhere
 	overlate uint64        // plans that came after their range had begun
 }
@@ -51,6 +54,13 @@ type Planner struct {
 // sensor is the planner's view of one fleet.Sensor.
 type sensor struct {
 	*fleet.Sensor
+	Plan     sleepplan.Plan // the listed one or, where that hides it, the one learned
+	edge     time.Duration  // guard that the learner wants before the ends of its windows
+	probe    probe          // what the learner wants next, while that stays
+	broke    time.Time      // theta is spent until then for its plan's upkeep and its group
+	groups   []rendezvous   // that it is a member of; the first one times it
+	look     look           // what that group wants, while it does
+	asked    bool           // a look at it is under way that the group waits for
 	rec      *Record
 	undo     *Record // before the last success, until the next outcome
 	gen      uint32  // counts changes of listed parameters
@@ -128,6 +138,7 @@ func New(f *fleet.Fleet, par Parameters, saved Saved, now time.Time) (*Planner, 
 			return nil, err
 		}
 	}
+	p.meet(now)
 	for _, s := range p.sensors {
 		p.schedule(s, now)
 	}
@@ -170,7 +181,7 @@ func (p *Planner) restoreFleet(saved Saved, now time.Time) (resumed bool, err er
 
 // join adds one sensor, with its saved record or, if that is nil, with priors.
 func (p *Planner) join(fs *fleet.Sensor, rec *Record, now time.Time) {
-	s := &sensor{Sensor: fs, rec: rec, pos: [4]int{absent, absent, absent, absent}}
+	s := &sensor{Sensor: fs, Plan: fs.Plan, rec: rec, pos: [4]int{absent, absent, absent, absent}}
 	if rec != nil {
 		rec.notAfter(now)
 		if p.retuned || rec.Polling != fs.Polling {
@@ -184,6 +195,7 @@ func (p *Planner) join(fs *fleet.Sensor, rec *Record, now time.Time) {
 	if !s.rec.Range.Equal(p.rec.Range) {
 		s.rec.Used, s.rec.Kinds, s.rec.Instants, s.rec.Range = 0, kindCounts{}, nil, p.rec.Range
 	}
+	p.takeClaim(s, now)
 	p.spent += s.rec.Used
 	for k, n := range s.rec.Kinds {
 		p.used[k] += n
@@ -200,6 +212,9 @@ func (p *Planner) configure(s *sensor) {
 	}
 	if s.rec.Search != nil {
 		s.rec.Search.Configure(p.polling(s))
+	}
+	if s.rec.Learner != nil {
+		s.rec.Learner.Configure(learningParams(p.polling(s)))
 	}
 }
 
@@ -237,8 +252,13 @@ func (p *Planner) resume(s *sensor, now time.Time) {
 	for passed < len(s.rec.Instants) && s.rec.Instants[passed].Before(now) {
 		passed++
 	}
-	if next := s.rec.Next; s.polled(now) && !next.Before(p.rec.Range) && next.Before(now) {
-		p.spend(s, visit.Poll, 1)
+	if next := s.rec.Next; !next.Before(p.rec.Range) && next.Before(now) {
+		switch planned := slices.ContainsFunc(s.rec.Instants[:passed], next.Equal); {
+		case s.polled(now):
+			p.spend(s, visit.Poll, 1)
+		case !planned && s.rec.Learner != nil:
+			p.spend(s, visit.Probe, 1)
+		}
 	}
 	p.spend(s, visit.Planned, passed)
 	for _, at := range s.rec.Instants[:passed] {
@@ -300,76 +320,6 @@ func (s *sensor) seed() uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(s.ID))
 	return h.Sum64()
-}
-
-// schedule puts the sensor's next visit into the queues.
-func (p *Planner) schedule(s *sensor, now time.Time) {
-	p.wait.remove(s)
-	p.due.remove(s)
-	if s.inflight {
-		return
-	}
-	if !s.polled(now) {
-		if len(s.rec.Instants) == 0 {
-			return
-		}
-		s.kind, s.why = visit.Planned, ""
-		if s.rec.Retry {
-			s.kind = visit.Retry
-		}
-		s.at = p.midWindow(s, s.rec.Instants[0], now)
-	} else {
-		s.at, s.kind, s.why = p.nextPoll(s, now)
-	}
-	if s.at.Before(s.rec.NotBefore) {
-		s.at = s.rec.NotBefore
-	}
-	s.rec.Next = s.at
-	p.wait.put(s)
-}
-
-// firstLook spreads the very first visits to sensors of unknown sleep plan:
-// hundredths of a second for each, so that a short list is seen at once and a
-// long one without a burst.
-const firstLook = 10 * time.Millisecond
-
-// nextPoll asks the tracker, or the search while there was no contact, and
-// holds the minimum gap and the sensor's cap on every path.
-func (p *Planner) nextPoll(s *sensor, now time.Time) (time.Time, visit.Kind, string) {
-	if s.rec.Tracker == nil && s.rec.Search == nil {
-		s.rec.Search = dpt.NewSearch(p.polling(s), now, s.seed())
-	}
-	var at time.Time
-	var why string
-	kind := visit.Probe
-	switch {
-	case s.rec.Search == nil:
-		at, why = s.rec.Tracker.Next(now, max(p.rec.Stretch, 1))
-		kind = visit.Poll
-	case s.rec.Visits == 0:
-		spread := min(p.polling(s).Bootstrap, firstLook*time.Duration(len(p.sensors)))
-		at = s.rec.Since.Add(time.Duration(float64(spread) * float64(s.seed()>>11) / (1 << 53)))
-		why = "search: never asked before"
-	default:
-		at, why = s.rec.Search.Next(now, max(p.rec.Stretch, 1))
-	}
-	if p.rec.Stretch > 1.005 && s.rec.Visits > 0 {
-		why = fmt.Sprintf("budget: gaps x%.2f; %s", p.rec.Stretch, why)
-	}
-	if !s.rec.LastAttempt.IsZero() {
-		if first := s.rec.LastAttempt.Add(p.polling(s).MinGap); at.Before(first) {
-			at = first
-		}
-	}
-	// A sensor that does not answer but has a sleep plan is looked for when the
-	// plan says that it is awake; nothing else would be evidence.
-	if w, ok := s.Plan.NextWindow(at); ok && s.rec.Unreachable && w.Start.After(at) {
-		at = w.Start.Add(w.Duration() / 2)
-	}
-	if s.rec.Used >= s.limit() && at.Before(p.end()) {
-		at, why = p.end(), fmt.Sprintf("cap %d: next range", s.limit())
-	}
-	return at, kind, why
 }
 
 // midWindow moves a planned instant to the middle of its window after silence

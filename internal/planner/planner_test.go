@@ -314,7 +314,8 @@ func TestRestartResumes(t *testing.T) {
 	for i, s := range p.sensors {
 		opts := cmp.Options{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b *dpt.Tracker) bool {
 			return same(a, b)
-		}), cmp.Comparer(func(a, b *dpt.Search) bool { return same(a, b) })}
+		}), cmp.Comparer(func(a, b *dpt.Search) bool { return same(a, b) }),
+			cmp.Comparer(func(a, b *dpt.Learner) bool { return same(a, b) })}
 		if diff := cmp.Diff(s.rec, again.sensors[i].rec, opts); diff != "" {
 			t.Errorf("%s (-before +after):\n%s", s.ID, diff)
 		}
@@ -417,18 +418,24 @@ func TestCrashInFlightIsSpent(t *testing.T) {
 
 func TestReplaceKeepsUnchangedSensors(t *testing.T) {
 	slow := cycle(t, time.Minute, 20*time.Second, 0)
-	d := newDriver(t, testFleet(t, sleepplan.AlwaysOn(), slow, sleepplan.Unknown()), parameters())
+	par := parameters()
+	par.PerSensor = 6 // the newcomer's crawls are then no one else's
+	d := newDriver(t, testFleet(t, sleepplan.AlwaysOn(), slow, sleepplan.Unknown()), par)
 	for range 5 {
 		d.tell(d.next(), visit.Described)
 	}
 	keep := d.p.sensors[0].rec.clone()
 	at := d.p.sensors[0].at
 	spent := d.p.spent
+	learner := d.p.sensors[2].rec.Learner
 	next := testFleet(t, sleepplan.AlwaysOn(), cycle(t, 2*time.Minute, 30*time.Second, 0),
 		sleepplan.Unknown(), sleepplan.AlwaysOn())
 	d.p.Replace(next, d.now)
 	if d.p.sensors[0].at != at || d.p.sensors[0].rec.Source != keep.Source || d.p.spent != spent {
 		t.Error("an unchanged sensor lost its state")
+	}
+	if learner == nil || d.p.sensors[2].rec.Learner != learner {
+		t.Error("an unchanged sensor lost its learner")
 	}
 	if len(d.p.sensors[3].rec.Instants) == 0 {
 		t.Error("a new sensor is not planned in the running range")

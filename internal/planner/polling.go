@@ -44,3 +44,9 @@ func (p *Planner) polling(s *sensor) dpt.Params {
 	}
 	return Polling(p.par.Polling, s.Polling)
 }
+
+// learningParams are what a learner takes of them.
+func learningParams(polling dpt.Params) dpt.LearnerParams {
+	return dpt.LearnerParams{Bootstrap: polling.Bootstrap, MinGap: polling.MinGap,
+		MaxGap: polling.MaxGap}
+}

@@ -84,16 +84,18 @@ func (p *Planner) snapshot(start time.Time) *Snapshot {
 	n := &Snapshot{Start: start, version: p.nextVersion(), par: p.par}
 	n.rec = FleetRecord{Range: start, Version: n.version, Price: p.rec.Price,
 		Theta: p.par.Theta(p.fleet.Len()), Attempts: p.rec.Attempts, Failed: p.rec.Failed}
-	polls, unknown := 0.0, 0
+	polls, upkeep, unknown := 0.0, 0.0, 0
 	for _, s := range p.sensors {
 		if s.polled(start) {
 			unknown++
 			polls += p.expectedPolls(s, start, start.Add(p.par.Range))
 			continue
 		}
+		upkeep += p.upkeep(s, start, start.Add(p.par.Range))
 		n.asks = append(n.asks, p.ask(s, p.assumedSource(s), s.rec.NotBefore))
 	}
 	n.reserve(polls, unknown, len(p.sensors))
+	n.rec.Reserved = min(n.rec.Reserved+int(math.Ceil(upkeep)), n.rec.Theta)
 	return n
 }
 
@@ -101,7 +103,7 @@ func (p *Planner) snapshot(start time.Time) *Snapshot {
 // in which not before latest.
 func (p *Planner) ask(s *sensor, source, latest time.Time) ask {
 	a := ask{id: s.ID, plan: s.Plan, gen: s.gen, coef: s.coef(), rate: s.rec.Rate.Mean(),
-		yield: p.yield(s), guard: p.par.guard(s.rec), cap: s.MaxCrawls, source: source,
+		yield: p.yield(s), guard: p.par.guard(s.rec, s.edge), cap: s.MaxCrawls, source: source,
 		latest: latest, phantom: source.IsZero()}
 	if a.phantom {
 		a.source = s.rec.Since
@@ -128,6 +130,9 @@ func (p *Planner) expectedPolls(s *sensor, start, end time.Time) float64 {
 		polls = s.rec.Search.Expected(start, end)
 	case s.rec.Tracker != nil:
 		polls = s.rec.Tracker.Expected(start, end)
+	}
+	if s.rec.Learner != nil && s.hidden(start) && !s.rec.Unreachable {
+		polls += s.rec.Learner.Expected(start, end)
 	}
 	return min(polls, float64(max(0, s.limit())))
 }

@@ -76,6 +76,35 @@ func NewRate(prior float64, fixed bool) Rate {
 	return r
 }
 
+// rescale makes exposure that was counted by one clock count by another, factor times as
+// long: of life and of awake time. A configured prior is per awake second by either.
+func (r *Rate) rescale(factor float64) {
+	if factor == 1 || !(factor > 0) {
+		return
+	}
+	if r.Watched != NewRate(r.Prior, false).Watched {
+		r.Watched *= factor // it has been learned
+	}
+	r.Quiet = sane(r.Quiet * factor)
+	changed := r.Changed
+	r.Changed = nil
+	for _, b := range changed {
+		b.Sum *= factor
+		each := b.Sum / b.Count
+		if each < shortestBit {
+			r.Logged += b.Count
+			continue
+		}
+		b.Half = int(math.Floor(2 * math.Log2(each)))
+		if n := len(r.Changed); n > 0 && r.Changed[n-1].Half == b.Half {
+			r.Changed[n-1].Count += b.Count
+			r.Changed[n-1].Sum += b.Sum
+			continue
+		}
+		r.Changed = append(r.Changed, b)
+	}
+}
+
 func (r Rate) clone() Rate {
 	r.Changed = slices.Clone(r.Changed)
 	return r

@@ -52,7 +52,12 @@ type Record struct {
 	Unreachable bool          `json:"unreachable,omitempty"`
 	Tracker     *dpt.Tracker  `json:"tracker,omitempty"`
 	Search      *dpt.Search   `json:"search,omitempty"`
-	Polling     fleet.Polling `json:"polling,omitzero"` // its own, that these go by
+	Polling     fleet.Polling `json:"polling,omitzero"`  // its own, that these go by
+	Learner     *dpt.Learner  `json:"learner,omitempty"` // of a sensor that hides its sleep plan
+	Duty        float64       `json:"duty,omitempty"`    // awake share of Rate's exposure; 0: as listed
+	Fresh       time.Time     `json:"fresh,omitzero"`    // when it last had something new
+	// Completed says when it completed the condition of a group, by the group's id.
+	Completed map[string]time.Time `json:"completed,omitempty"`
 }
 
 // kindCounts are attempts by visit.Kind.
@@ -85,6 +90,9 @@ func (r *Record) clone() *Record {
 	if r.Search != nil {
 		c.Search = r.Search.Clone()
 	}
+	if r.Learner != nil {
+		c.Learner = r.Learner.Clone()
+	}
 	return &c
 }
 
@@ -95,11 +103,16 @@ const maxRest = 24 * time.Hour
 // sensor would not be asked until then.
 func (r *Record) notAfter(now time.Time) {
 	if r.LastAttempt.After(now) { // their instants mean nothing any more
-		r.Tracker, r.Search = nil, nil
+		r.Tracker, r.Search, r.Learner = nil, nil, nil
 	}
-	for _, t := range []*time.Time{&r.Source, &r.LastAttempt, &r.Since} {
+	for _, t := range []*time.Time{&r.Source, &r.LastAttempt, &r.Since, &r.Fresh} {
 		if t.After(now) {
 			*t = now
+		}
+	}
+	for id, at := range r.Completed {
+		if at.After(now) {
+			r.complete(id, now)
 		}
 	}
 	if r.NotBefore.After(now.Add(maxRest)) {
@@ -167,7 +180,8 @@ func decodeRecord(data []byte) (*Record, error) {
 		return nil, fmt.Errorf("planner: decode record: %w", err)
 	}
 	if r.Used < 0 || slices.Min(r.Kinds[:]) < 0 || r.Since.IsZero() || r.Gap < 0 ||
-		r.Gap > scheduler.MaxTicks || !(r.Tried >= r.Lost) || !(r.Lost >= 0) ||
+		r.Gap > scheduler.MaxTicks || !(r.Duty >= 0 && r.Duty <= 1) ||
+		!(r.Tried >= r.Lost) || !(r.Lost >= 0) ||
 		r.Guard < 0 || r.Collected < 0 || !r.Margins.sane() || !(r.Lose >= 0) || !(r.Gain >= 0) || !slices.IsSortedFunc(r.Instants, time.Time.Compare) {
 		return nil, fmt.Errorf("planner: decode record: inconsistent values")
 	}

@@ -50,6 +50,8 @@ func (p *Planner) spendRest(now time.Time) {
 	for _, s := range p.sensors {
 		if s.polled(now) {
 			polls += p.expectedPolls(s, now, p.end())
+		} else {
+			polls += p.upkeep(s, now, p.end())
 		}
 	}
 	p.kept = min(p.kept, int(math.Ceil(polls)))
@@ -86,7 +88,7 @@ func (p *Planner) oneMore(s *sensor, now time.Time) bool {
 // takePlan makes a plan of the rest of the range the sensor's own.
 func (p *Planner) takePlan(s *sensor, sp scheduler.SensorPlan) {
 	s.rec.Version = p.rec.Version
-	s.rec.Lose, s.rec.Gain, s.rec.PlanGuard = sp.Lose, sp.Gain, p.par.guard(s.rec)
+	s.rec.Lose, s.rec.Gain, s.rec.PlanGuard = sp.Lose, sp.Gain, p.par.guard(s.rec, s.edge)
 	p.setInstants(s, p.spread(s, p.instants(sp)))
 }
 

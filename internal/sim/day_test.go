@@ -88,6 +88,7 @@ type observer struct {
 	theta    int
 	spent    int
 	perSense map[string]int
+	start    time.Time
 	rangeNo  int64
 	faults   []string       // the first few of each kind
 	count    map[string]int // by format
@@ -96,7 +97,7 @@ type observer struct {
 }
 
 func newObserver(sensors []Sensor, par planner.Parameters) *observer {
-	o := &observer{par: par, theta: par.Theta(len(sensors)), listed: map[string]*fleet.Sensor{},
+	o := &observer{par: par, start: dayStart, theta: par.Theta(len(sensors)), listed: map[string]*fleet.Sensor{},
 		perSense: map[string]int{}, count: map[string]int{}}
 	for i := range sensors {
 		o.listed[sensors[i].Listed.ID] = &sensors[i].Listed
@@ -112,7 +113,7 @@ func (o *observer) watch(v visit.Visit, now time.Time) {
 		return // missed: nobody is asked
 	}
 	o.visits++
-	if no := int64(now.Sub(dayStart) / o.par.Range); no != o.rangeNo {
+	if no := int64(now.Sub(o.start) / o.par.Range); no != o.rangeNo {
 		o.rangeNo, o.spent, o.perSense = no, 0, map[string]int{}
 	}
 	o.spent++

@@ -1,0 +1,267 @@
+package dpt
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/crawld/crawld/internal/sleepplan"
+	"github.com/crawld/crawld/internal/visit"
+)
+
+// A Learner finds out when a sensor sleeps from nothing but which visits it answers.
+//
+// It looks for the sensor at golden-ratio spacing (search), follows the first window to
+// its end (follow), looks for the next one (gap), and from then on weighs every period
+// that the contacts allow with all answers and silences there ever were, at an unknown
+// loss (period). The next probe goes where the believed periods and edges disagree most.
+// When one period is left and its edges are known, windows not looked at before must be
+// met (validate) before the plan is claimed. A claim is kept up by a few probes a day and
+// by every other visit, and ends only with Revoke.
+//
+// A plan is one window per period, or one window a day on some days of the week. Days
+// are those of UTC: the time zone of a sensor that follows a wall clock is unknown. When
+// its clock changes for summer time the windows move by an hour; the claim follows, or is
+// revoked and learned anew. Sensors that do not wake regularly are never claimed.
+//
+// Probes have to be sent non-confirmable and once: a retransmitted request is several
+// probes of which one is known to be answered.
+type Learner struct {
+	s learnerState
+}
+
+// LearnerParams are the operator's choices. Durations count in whole milliseconds.
+type LearnerParams struct {
+	Bootstrap time.Duration // first gap between probes of a sensor that never answered
+	MinGap    time.Duration // least time from the end of a visit to the next probe, >= 1ms
+	MaxGap    time.Duration // largest gap while searching, at most 366 days
+	MaxPerDay int           // probes in any 24 hours, 1 .. 1000; 0 = no limit
+}
+
+// Validate reports every value out of range, each with its name and bounds.
+func (p LearnerParams) Validate() error {
+	gaps := Params{Policy: Fixed, Bootstrap: p.Bootstrap, MinGap: p.MinGap, MaxGap: p.MaxGap}
+	err := gaps.Validate()
+	if p.MaxPerDay < 0 || p.MaxPerDay > 1000 {
+		return errors.Join(err, fmt.Errorf("probes per day %d: must lie in 0 .. 1000", p.MaxPerDay))
+	}
+	return err
+}
+
+// A Claim is a sleep plan that was learned.
+type Claim struct {
+	Plan   sleepplan.Plan
+	Period time.Duration // 0 for a sensor that never sleeps
+	Awake  time.Duration // length of a window
+	// Weekdays are the UTC days on which windows start; nil = every period has one.
+	Weekdays []time.Weekday
+	// Confidence is the chance that the period is right times the share of the next
+	// windows that is expected to be where the plan says.
+	Confidence float64
+	// Guard is what to leave out at either end of a window, so that what is left is awake
+	// with probability .95 until the claim is looked after again.
+	Guard  time.Duration
+	Since  time.Time // first claimed, or claimed again after a revocation
+	Probes int       // spent until then
+}
+
+// NewLearner begins at now. seed decides where the first probe falls, so that a fleet is
+// not probed all at once. p is as Validate accepts it.
+func NewLearner(p LearnerParams, now time.Time, seed uint64) *Learner {
+	at := ceilMilli(now)
+	l := &Learner{learnerState{Limits: learnerLimits(p), Seed: mix(seed), Last: at, End: at,
+		Loss: initialLoss}}
+	l.plan(nil)
+	return l
+}
+
+// Configure adopts changed parameters; what was learned is kept.
+func (l *Learner) Configure(p LearnerParams) {
+	l.s.Limits = learnerLimits(p)
+	l.plan(l.belief())
+}
+
+// Next is the instant of the next probe and its reason. It is after now, at least
+// MinGap after the end of the last visit unless the clock was set back, and at most
+// MaxGap*stretch after now, but for probes that wait for a window that is predicted: at
+// most eight days, times stretch. stretch >= 1 lengthens the gap from the last visit; a
+// probe that belongs into a window moves to a later one.
+//
+// Next changes nothing: the answer moves only when an outcome is observed or when it is
+// overdue, so keep it rather than asking again until it is due.
+func (l *Learner) Next(now time.Time, stretch float64) (time.Time, string) {
+	s := &l.s
+	if !(stretch >= 1) {
+		stretch = 1
+	}
+	stretch = min(stretch, maxStretch)
+	at, why, ms := s.Due, s.Why, now.UnixMilli()
+	if stretch > 1 {
+		gap := min(float64(max(at-s.Last, 0))*stretch, float64(farAway))
+		at, why = l.choose(l.belief(), max(ms, s.Last+int64(gap)-1))
+	}
+	if at <= ms {
+		at, why = l.choose(l.belief(), ms)
+	}
+	next := time.UnixMilli(max(at, ms+1))
+	longest := float64(max(s.Limits.MaxGap, longestWait.Milliseconds())) * stretch
+	if latest := now.Add(span(int64(min(longest, float64(farAway/4))))); next.After(latest) {
+		next = latest
+	}
+	return next.UTC(), why
+}
+
+// longestWait is for a window of a weekly period.
+const longestWait = 8 * 24 * time.Hour
+
+// Observe takes what became of a visit, whoever asked for it.
+func (l *Learner) Observe(o visit.Outcome) {
+	s := &l.s
+	start, end := instants(o)
+	if o.Result == visit.Missed {
+		s.End = max(s.End, end)
+		l.plan(l.belief())
+		return
+	}
+	s.Last, s.End = start, end
+	if o.Kind == visit.Probe {
+		s.spend(start)
+	}
+	if at, awake, ok := seen(o); ok {
+		s.remember(at, awake)
+		l.learn(awake)
+		return
+	}
+	l.plan(l.belief())
+}
+
+// learn weighs the history, moves the claim and plans the next probe.
+func (l *Learner) learn(awake bool) {
+	s := &l.s
+	e, ok := s.evidence()
+	if !ok {
+		l.plan(nil)
+		return
+	}
+	b := &bench{}
+	switch {
+	case s.claimedPeriod() > 0:
+		if len(s.Cells) == 0 {
+			s.Cells = around(s.Claimed.Period)
+		}
+	case awake && s.stale(e):
+		s.Cells = added(s.Cells, e.seeds(2*seconds(s.Limits.MinGap), b))
+	}
+	s.Cells = e.sharpen(s.Cells, s.claimedPeriod(), b)
+	bel := e.believe(s.Cells, s.claimedPeriod())
+	s.settle(bel)
+	s.judge(bel)
+	l.plan(bel)
+}
+
+// stale reports whether the ranges of periods should be sought anew: there are none, the
+// believed ones explain the answers worse than chance does, or two meetings are nearer to
+// each other than those that the ranges come from.
+func (s *learnerState) stale(e *evidence) bool {
+	lags := e.lags()
+	if len(lags) == 0 {
+		return false
+	}
+	shorter := s.Mass < sure && lags[0].most < 0.8*s.Lag
+	if len(s.Cells) > 0 && s.Mass > 0 && !s.Poor && !shorter {
+		return false
+	}
+	s.Lag = lags[0].most
+	return true
+}
+
+// poorOdds is the log of the odds for a sensor that wakes at random at which the periods
+// believed in are given up.
+const poorOdds = 2
+
+// sure is the mass of a period that is no longer sought.
+const sure = 0.9
+
+// belief is what the stored state implies; nil without contact.
+func (l *Learner) belief() *belief {
+	e, ok := l.s.evidence()
+	if !ok {
+		return nil
+	}
+	return e.believe(l.s.Cells, l.s.claimedPeriod())
+}
+
+// claimedPeriod is 0 where none is claimed.
+func (s *learnerState) claimedPeriod() float64 {
+	if s.Claimed == nil {
+		return 0
+	}
+	return s.Claimed.Period
+}
+
+// settle takes from the belief what the next weighing starts from.
+func (s *learnerState) settle(b *belief) {
+	s.Mass = 0
+	if !b.periodic() {
+		s.Settled, s.Poor, s.Scale = 0, false, 0
+		return
+	}
+	s.Mass, s.Period = b.mass, b.fits[0].Period
+	s.Poor = b.evidenceLog < b.random()-poorOdds
+	f := b.fits[0]
+	if s.Scale = 0; b.mass >= sure && !s.Poor {
+		s.Scale = math.Max(f.end-f.start, 0.1)
+	}
+	switch {
+	case b.mass < sure/2:
+		s.Settled = 0
+	case b.mass >= sure && s.Settled == 0:
+		s.Settled = s.Last
+	}
+	if b.mass >= sure && s.Claimed == nil && !s.Poor {
+		s.Loss = b.losses(f)
+	}
+}
+
+// losses estimates the loss from the looks well inside windows, with a prior of two losses
+// in twenty looks.
+func (b *belief) losses(f *fit) float64 {
+	lost, all := 2.0, 20.0
+	for _, l := range b.looks {
+		if f.core(l.at) && f.awake(l.at) > 0.95 {
+			all += l.trust
+			if !l.awake {
+				lost += l.trust
+			}
+		}
+	}
+	return min(max(lost/all, leastLoss), mostLoss)
+}
+
+// core reports whether t lies in the middle half of a window.
+func (f *fit) core(t float64) bool {
+	mid := (f.start + f.end) / 2
+	return math.Abs(t-mid-f.cycle(t)*f.Period) <= (f.end-f.start)/4
+}
+
+// Revoke withdraws the claim: two confirmable visits in the middle of different windows
+// were not answered. The history is kept and is where belief starts from again, but what
+// is seen from now on counts more.
+func (l *Learner) Revoke(now time.Time) {
+	s := &l.s
+	s.Claimed = nil
+	s.Revoked = now.UnixMilli()
+	s.Mass, s.Settled, s.Base = 0, 0, s.Probes
+	l.plan(l.belief())
+}
+
+// State is what the learner is doing (search, follow, gap, period, validate, claimed,
+// awake, irregular), how sure it is of the period it believes in, and the probes spent.
+func (l *Learner) State() (name string, confidence float64, probes int) {
+	s := &l.s
+	if s.Claimed != nil {
+		return s.Stage, s.Claimed.Confidence, s.Probes
+	}
+	return s.Stage, s.Mass, s.Probes
+}

@@ -1,0 +1,264 @@
+package dpt
+
+import (
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/crawld/crawld/internal/visit"
+)
+
+// A look is one instant at which it was seen whether the sensor answers. Seconds from
+// evidence.ref.
+type look struct {
+	at    float64
+	awake bool
+	trust float64 // 0 .. 1, multiplies the log-likelihood of the look
+}
+
+// evidence is the history in the form the fits want it: looks ascending in time.
+//
+// A look inside an awake window is answered with probability 1-loss, one outside with
+// probability stray. So moving a look from outside to inside multiplies the likelihood
+// by (1-loss)/stray if it was answered and by loss/(1-stray) if not; up and down are
+// the logarithms.
+type evidence struct {
+	ref      int64 // newest contact, Unix ms
+	looks    []look
+	loss     float64
+	up, down float64
+	scale    float64 // rough length of an awake window, s
+	oldest   float64 // oldest contact, s
+	newest   float64 // newest contact, s
+	weekday  int     // UTC weekday of ref
+}
+
+const (
+	// stray is the chance of an answer outside of a window: a late timer or a jump of
+	// a clock, not a rule.
+	stray = 1e-3
+	// halfTrust is the age at which a look counts half: the clock of a sensor that
+	// paces itself by delays walks away from where it once was.
+	halfTrust = 14 * day
+	// revokedTrust is what a look from before a revocation counts.
+	revokedTrust = 0.1
+
+	initialLoss = 0.1
+	leastLoss   = 0.03
+	mostLoss    = 0.3
+)
+
+// maxLooks bounds the history. A sensor awake for one part in 400 takes some 300 looks.
+// Of a claimed plan those near the edges are enough.
+const (
+	maxLooks  = 512
+	keptLooks = 128
+)
+
+// sighting is a look in storage: Unix ms times two, plus one if it was answered.
+type sighting int64
+
+func newSighting(ms int64, awake bool) sighting {
+	s := sighting(ms) << 1
+	if awake {
+		s |= 1
+	}
+	return s
+}
+
+func (s sighting) ms() int64   { return int64(s >> 1) }
+func (s sighting) awake() bool { return s&1 == 1 }
+
+// seen is what a visit shows of the sensor's sleep, if anything. A confirmable request
+// that a later transmission got answered shows the sensor awake at the end of the
+// exchange; of the transmissions before it nothing is known, as the answer may be to
+// any of them. Of one that was never answered only the first transmission has a known
+// instant. A visit that failed without contact is no evidence.
+func seen(o visit.Outcome) (at int64, awake, ok bool) {
+	start, end := instants(o)
+	switch {
+	case o.Result == visit.Missed:
+		return 0, false, false
+	case answered(o) && o.Retransmissions > 0:
+		return end, true, true
+	case answered(o):
+		return start, true, true
+	case o.Result == visit.Asleep:
+		return start, false, true
+	}
+	return 0, false, false
+}
+
+// remember puts a look into its place in the history and drops what is over the bound.
+func (s *learnerState) remember(at int64, awake bool) {
+	if awake {
+		s.Contacts++
+		s.Quiet = 0
+	} else {
+		s.Quiet++
+	}
+	x := newSighting(at, awake)
+	i := sort.Search(len(s.Seen), func(i int) bool { return s.Seen[i] > x })
+	s.Seen = slices.Insert(s.Seen, i, x)
+	limit := maxLooks
+	if s.Claimed != nil {
+		limit = keptLooks
+	}
+	for len(s.Seen) > limit {
+		drop := s.leastTelling()
+		s.Seen = slices.Delete(s.Seen, drop, drop+1)
+	}
+}
+
+// leastTelling is the oldest look that both neighbours in the fold agree with: it says
+// nothing that they do not. Without a claimed period it is the oldest silence.
+func (s *learnerState) leastTelling() int {
+	half := len(s.Seen) / 2
+	if s.Claimed == nil || s.Claimed.Always {
+		return max(slices.IndexFunc(s.Seen[:half], func(x sighting) bool { return !x.awake() }), 0)
+	}
+	period := s.Claimed.Period
+	order := make([]int, len(s.Seen))
+	phase := make([]float64, len(s.Seen))
+	for i, x := range s.Seen {
+		order[i] = i
+		phase[i] = math.Mod(seconds(x.ms()-s.Claimed.Ref)-s.Claimed.Start, period)
+		if phase[i] < 0 {
+			phase[i] += period
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		switch {
+		case phase[a] < phase[b]:
+			return -1
+		case phase[a] > phase[b]:
+			return 1
+		}
+		return a - b
+	})
+	drop := len(s.Seen)
+	for k, i := range order {
+		before := order[(k+len(order)-1)%len(order)]
+		after := order[(k+1)%len(order)]
+		y := s.Seen[i].awake()
+		if i < drop && s.Seen[before].awake() == y && s.Seen[after].awake() == y {
+			drop = i
+		}
+	}
+	return drop % len(s.Seen)
+}
+
+// evidence prepares the history; false without any contact.
+func (s *learnerState) evidence() (*evidence, bool) {
+	last := -1
+	for i, x := range s.Seen {
+		if x.awake() {
+			last = i
+		}
+	}
+	if last < 0 {
+		return nil, false
+	}
+	e := &evidence{ref: s.Seen[last].ms(), loss: s.Loss, looks: make([]look, len(s.Seen))}
+	e.up = math.Log((1 - e.loss) / stray)
+	e.down = math.Log(e.loss / (1 - stray))
+	e.weekday = int(time.UnixMilli(e.ref).UTC().Weekday())
+	newest := s.Seen[len(s.Seen)-1].ms()
+	half := max(halfTrust, 30*s.Period)
+	for i, x := range s.Seen {
+		trust := math.Exp2(-seconds(newest-x.ms()) / half)
+		if x.ms() < s.Revoked {
+			trust *= revokedTrust
+		}
+		e.looks[i] = look{seconds(x.ms() - e.ref), x.awake(), trust}
+		if x.awake() && e.oldest == 0 {
+			e.oldest = e.looks[i].at
+		}
+	}
+	e.scale = s.Scale
+	if e.scale == 0 {
+		e.scale = e.firstScale()
+	}
+	return e, true
+}
+
+func seconds(ms int64) float64 { return float64(ms) / 1000 }
+
+// A meeting is a run of contacts without a silence between them: one awake window, as
+// far as was seen.
+type meeting struct {
+	first, last   float64 // contacts
+	before, after float64 // the second silences to either side, else +-Inf
+}
+
+// span is the longest that the window can have been, but for two losses in a row.
+func (m meeting) span() float64 { return m.after - m.before }
+
+// meetings are the runs of contacts, oldest first.
+func (e *evidence) meetings() []meeting {
+	var ms []meeting
+	for i := 0; i < len(e.looks); i++ {
+		if !e.looks[i].awake {
+			continue
+		}
+		j := i
+		for j+1 < len(e.looks) && e.looks[j+1].awake {
+			j++
+		}
+		ms = append(ms, meeting{e.looks[i].at, e.looks[j].at, e.silence(i, -1), e.silence(j, 1)})
+		i = j
+	}
+	return ms
+}
+
+// recent is the first contact of the newest window, as far as two silences in a row tell
+// windows apart.
+func (e *evidence) recent() float64 {
+	first, run := 0.0, 0
+	for i := len(e.looks) - 1; i >= 0; i-- {
+		l := e.looks[i]
+		switch {
+		case l.at > 0:
+		case l.awake:
+			first, run = l.at, 0
+		default:
+			if run++; run == 2 {
+				return first
+			}
+		}
+	}
+	return first
+}
+
+// silence is the second silent look before or after look i.
+func (e *evidence) silence(i, dir int) float64 {
+	count := 0
+	for i += dir; i >= 0 && i < len(e.looks); i += dir {
+		if !e.looks[i].awake {
+			if count++; count == 2 {
+				return e.looks[i].at
+			}
+		}
+	}
+	return math.Inf(dir)
+}
+
+// firstScale is the length of the longest meeting or, if that was one contact, half the
+// distance to the nearest silence.
+func (e *evidence) firstScale() float64 {
+	scale := 0.0
+	nearest := math.Inf(1)
+	for i, l := range e.looks {
+		if i > 0 && l.awake != e.looks[i-1].awake {
+			nearest = min(nearest, l.at-e.looks[i-1].at)
+		}
+	}
+	for _, m := range e.meetings() {
+		scale = max(scale, m.last-m.first)
+	}
+	if scale == 0 && !math.IsInf(nearest, 1) {
+		scale = nearest / 2
+	}
+	return max(scale, 0.5)
+}

@@ -1,0 +1,222 @@
+package dpt
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// The stages of learning.
+const (
+	stageSearch    = "search"    // no contact yet
+	stageFollow    = "follow"    // in the first window
+	stageGap       = "gap"       // after the first window
+	stagePeriod    = "period"    // several windows, several periods or unknown edges
+	stageValidate  = "validate"  // one period, known edges
+	stageClaimed   = "claimed"   // a plan is claimed
+	stageAwake     = "awake"     // claimed: never sleeps
+	stageIrregular = "irregular" // much was spent and no plan found: few probes more
+)
+
+// plan stores the next decision.
+func (l *Learner) plan(b *belief) {
+	s := &l.s
+	s.Stage = s.stage(b)
+	s.Due, s.Why = l.choose(b, max(s.End, s.Last))
+}
+
+func (s *learnerState) stage(b *belief) string {
+	switch {
+	case s.Claimed != nil && s.Claimed.Always:
+		return stageAwake
+	case s.Claimed != nil:
+		return stageClaimed
+	case b == nil:
+		return stageSearch
+	case s.Probes-s.Base > effort+s.Base/2:
+		return stageIrregular
+	case !b.periodic() && b.following(s):
+		return stageFollow
+	case !b.periodic():
+		return stageGap
+	case b.settled() && b.sharpEdges():
+		return stageValidate
+	}
+	return stagePeriod
+}
+
+// effort is how many probes after the first contact are spent before the sensor is
+// taken for irregular.
+const effort = 150
+
+// choose is the next probe after now, ms.
+func (l *Learner) choose(b *belief, now int64) (int64, string) {
+	s := &l.s
+	from := s.earliest(now)
+	switch s.Stage {
+	case stageFollow:
+		return s.follow(b, from)
+	case stageGap:
+		return s.nextWindow(b, from)
+	case stagePeriod, stageValidate:
+		return s.disagreement(b, from)
+	case stageClaimed:
+		at, why := s.disagreement(b, max(from, s.Spent+int64(s.keep()*1000)))
+		return at, "claimed: " + why
+	case stageAwake:
+		at := max(from, s.Last+(6*time.Hour).Milliseconds())
+		return at, "awake: gap 6h0m0s"
+	case stageIrregular:
+		return s.search(from, "irregular")
+	}
+	return s.search(from, "search")
+}
+
+// search is the golden-ratio search.
+func (s *learnerState) search(from int64, stage string) (int64, string) {
+	l := s.Limits
+	gap := float64(l.Bootstrap)
+	wanted := gap * fraction(s.Seed)
+	if k := s.Quiet; k > 0 || s.Contacts > 0 {
+		if s.Contacts > 0 {
+			k = s.Probes
+		}
+		gap = l.searchGap(k)
+		wanted = gap * spacing(s.Seed, s.Probes)
+	}
+	return max(from, s.Last+int64(wanted)), stage + ": gap " + rounded(gap)
+}
+
+// firstStep is the first look after the first contact, s.
+const firstStep = 2
+
+// following reports whether the sensor may still be in its first window: two silences in
+// a row end it, three where there were so many looks that two losses are to be expected.
+func (b *belief) following(s *learnerState) bool {
+	need := 2
+	if s.Contacts > 6 {
+		need = 3
+	}
+	return s.Quiet < need
+}
+
+// follow doubles the time since the first contact with each look, up to MaxGap. A
+// silence is looked at again soon.
+func (s *learnerState) follow(b *belief, from int64) (int64, string) {
+	age := -b.recent()
+	step := min(max(age, firstStep), seconds(s.Limits.MaxGap))
+	if s.Quiet > 0 {
+		step = max(step/8, firstStep)
+	}
+	// Even steps would be in phase with some period.
+	step *= 0.75 + 0.5*fraction(s.Seed+uint64(s.Probes)*weyl)
+	at := max(from, s.Last+int64(step*1000))
+	return at, fmt.Sprintf("follow: awake for %v so far", rounded(age*1000))
+}
+
+// nextWindow looks for the second window. First come instants at which many of the nice
+// periods have a window. When there are none left, looks follow as far apart as the
+// window is likely to be long: they cannot step over the next one often.
+func (s *learnerState) nextWindow(b *belief, from int64) (int64, string) {
+	length := max(-b.recent(), b.scale)
+	mid := b.recent() / 2
+	patience := max(1.1*3600, 60*length)
+	if s.Quiet > impatient {
+		patience = day
+	}
+	patience = min(patience, 1.1*day)
+	if t, share := b.jackpot(mid, seconds(from-b.ref), patience); share > 0 {
+		return b.ref + int64(math.Round(t*1000)),
+			fmt.Sprintf("gap: %.0f%% of the likely periods have a window then", share*100)
+	}
+	// What was seen of the window may be its very end. But a sensor that was met after n
+	// looks is awake for about one part in n, and it was asleep for this long already.
+	gap := max(2*length, 0.7*b.covered()/float64(b.before()+2))
+	at := max(from, s.Last+int64(gap*1000))
+	return at, "gap: " + rounded(gap*1000) + " apart for the next window"
+}
+
+// impatient is the number of silences after which one more is worth a day's wait.
+const impatient = 25
+
+// before is the number of looks before the first contact.
+func (b *belief) before() int {
+	n := 0
+	for _, l := range b.looks {
+		if l.at < b.oldest {
+			n++
+		}
+	}
+	return n
+}
+
+// covered is the longest time since the newest contact that was looked through without
+// larger steps than a window may be long.
+func (b *belief) covered() float64 {
+	longest, from, last := 0.0, 0.0, 0.0
+	for _, l := range b.looks {
+		if l.at <= 0 {
+			continue
+		}
+		if l.at-last > max(8*b.scale, (last-from)/2) {
+			from = l.at
+		}
+		last = l.at
+		longest = max(longest, last-from)
+	}
+	return longest
+}
+
+// worthWaiting is the chance of a window for which the search for the next one waits.
+const worthWaiting = 0.2
+
+// jackpot is the instant after from at which the sensor is most likely awake if its
+// period is a nice one, and how likely. 0 where it is not worth waiting for.
+func (b *belief) jackpot(mid, from, patience float64) (at, share float64) {
+	bn := &bench{}
+	var fits []*fit
+	best := math.Inf(-1)
+	add := func(h hypothesis) *fit {
+		f := b.fit(h, bn, h.Step == 0)
+		if math.IsInf(f.logw, -1) {
+			return nil
+		}
+		best = max(best, f.logw)
+		return f
+	}
+	for _, p := range nicePeriods {
+		if f := add(hypothesis{Period: p}); f != nil {
+			fits = append(fits, f)
+		}
+	}
+	// The others, as far as they are longer than what was looked through.
+	var rest []*fit
+	for p := max(2*b.scale, b.covered()); p < 2*week; p *= 1.25 {
+		if f := add(hypothesis{p, p * 0.25}); f != nil {
+			rest = append(rest, f)
+		}
+	}
+	sum := 0.0
+	for _, f := range slices.Concat(fits, rest) {
+		f.weight = math.Exp(f.logw - best)
+		sum += f.weight
+	}
+	for _, lag := range nicePeriods {
+		t := mid + lag*math.Max(1, math.Ceil((from-mid)/lag))
+		if t-from > patience {
+			continue
+		}
+		p := 0.0
+		for _, f := range fits {
+			p += f.weight / sum * f.awake(t)
+		}
+		if p > 1.1*share {
+			at, share = t, p
+		}
+	}
+	if share < worthWaiting {
+		return 0, 0
+	}
+	return at, share
+}
