@@ -24,6 +24,9 @@ type Report struct {
 	Bodies    int   `json:"bodies"`
 	Visits    int   `json:"visits"`
 	Snapshots int   `json:"snapshots"` // of groups
+	Events    int   `json:"events"`    // of the Discovery Service
+	Cells     int   `json:"cells"`     // of all objects
+	Documents int   `json:"documents"` // that events were signed in
 	Bytes     int64 `json:"bytes"`     // of the file
 
 	Problems []string `json:"problems"`
@@ -33,7 +36,7 @@ type Report struct {
 // verifies bbolt's structure, by its own reading and by bbolt's, and of the rows
 // that every body has its hash, that versions and latest lead to a body, that
 // snapshots lead to one and to all they are made of, that every visit and state can
-// be read and that the counts are right.
+// be read, that events and cells lead to each other and that the counts are right.
 //
 // Damage is told in Problems. An error means that the file could not be looked
 // at: it is missing, locked (ErrLocked) or of another version (ErrVersion).
@@ -70,6 +73,8 @@ func Check(path string, o Options) (Report, error) {
 
 type checker struct {
 	codec
+	shelves
+	names  *names
 	tx     *bbolt.Tx
 	report *Report
 	more   int // problems beyond those told
@@ -131,6 +136,7 @@ func (k *checker) check(tx *bbolt.Tx) error {
 		}
 		return nil
 	})
+	k.checkDiscovery()
 	got := counts{r.Sensors, r.Versions, r.Bodies}
 	if want, err := decodeCounts(k.bucket("meta").Get([]byte("counts"))); err != nil || want != got {
 		k.problem("meta: counts are %+v (%v), there are %+v", want, err, got)

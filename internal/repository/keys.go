@@ -19,7 +19,11 @@ const (
 
 // sensorKey is the first part of every key about a sensor.
 func sensorKey(id string) []byte {
-	key := make([]byte, 0, len(id)+2+timeLen)
+	return appendEscaped(make([]byte, 0, len(id)+2+timeLen), id)
+}
+
+// appendEscaped appends an id so that none is a prefix of another one.
+func appendEscaped(key []byte, id string) []byte {
 	for i := range len(id) {
 		key = append(key, id[i])
 		if id[i] == 0 {

@@ -88,6 +88,7 @@ type Repository struct {
 	known atomic.Pointer[counts] // as committed
 
 	groups atomic.Pointer[grouping] // never nil
+	names  atomic.Pointer[names]    // as committed; never nil
 }
 
 // bolt is an open bbolt file together with its handle, through which structure
@@ -124,6 +125,12 @@ func Open(path string, o Options) (*Repository, error) {
 		err = r.view(r.loadCounts)
 	}
 	if err == nil {
+		// A damaged row of names is told where a row needs it.
+		if bad := r.view(r.loadNames); !errors.Is(bad, ErrCorrupt) {
+			err = bad
+		}
+	}
+	if err == nil {
 		r.length, err = r.size()
 	}
 	if err != nil {
@@ -133,6 +140,9 @@ func Open(path string, o Options) (*Repository, error) {
 		r.queue.close(errors.New("opened read-only"))
 	}
 	go r.write()
+	if err := r.backfill(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
 	return r, nil
 }
 

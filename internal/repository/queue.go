@@ -14,6 +14,8 @@ const (
 	// maxQueue bounds what a stalled disk can pile up in memory, some 100 MB
 	// of outcomes with bodies of 1 KB.
 	maxQueue = 1 << 16
+	// maxRows bounds a transaction's memory where publications of thousands of rows meet.
+	maxRows = 1 << 17
 )
 
 // op is one write, whole or not at all.
@@ -21,6 +23,7 @@ type op struct {
 	key   []byte // what it is sorted by; nil = first
 	solo  bool   // alone in its transaction
 	err   error  // known before: it takes its turn and fails
+	rows  int    // it writes, where those are many; they bound its group
 	apply func(*transaction) error
 	done  func(error)
 }
@@ -70,8 +73,9 @@ func (q *queue) take() []*op {
 	for len(q.ops) == 0 && q.closed == nil {
 		q.filled.Wait()
 	}
-	n := 0
-	for n < min(len(q.ops), maxGroup) && !q.ops[n].solo {
+	n, rows := 0, 0
+	for n < min(len(q.ops), maxGroup) && !q.ops[n].solo && rows < maxRows {
+		rows += q.ops[n].rows
 		n++
 	}
 	if n == 0 && len(q.ops) > 0 {

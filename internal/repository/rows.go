@@ -27,6 +27,7 @@ const maxRaw = 16 << 20
 type codec struct {
 	enc    *zstd.Encoder
 	visits *zstd.Encoder // with visitDictionary
+	record *zstd.Encoder // with eventDictionary
 	dec    *zstd.Decoder
 }
 
@@ -50,6 +51,26 @@ const (
 		`"ended":"2026-01-01T00:00:00Z"}`
 )
 
+// eventDictionary is what EPCIS events in JSON have in common; as visitDictionary.
+const (
+	eventDictionaryID = 0x8001
+	eventDictionary   = `"errorDeclaration":{"declarationTime":"","reason":"","correctiveEventIDs":[]}` +
+		`"bizTransactionList":[{"type":"po","bizTransaction":"urn:epcglobal:cbv:bt:"}],` +
+		`"sourceList":[{"type":"owning_party","source":""}],"destinationList":[{"type":"location",` +
+		`"destination":""}],"quantityList":[{"epcClass":"urn:epc:class:lgtin:","quantity":,"uom":"KGM"}],` +
+		`"childQuantityList":[],"sensorElementList":[{"sensorReport":[{"type":"Temperature","value":,` +
+		`"uom":"CEL"}]}],"ilmd":{},"crawld:source":"","inputEPCList":["urn:epc:id:sgtin:"],` +
+		`"outputEPCList":["urn:epc:id:sgtin:"],"transformationID":"","type":"TransformationEvent",` +
+		`"type":"AssociationEvent","action":"DELETE","bizStep":"decommissioning","disposition":"active",` +
+		`"readPoint":{"id":"urn:epc:id:sgln:"},"bizLocation":{"id":"https://id.gs1.org/414/"},` +
+		`"eventID":"urn:uuid:","eventID":"ni:///sha-256;?ver=CBV2.0","recordTime":"2026-01-01T00:00:00Z",` +
+		`{"type":"AggregationEvent","eventTime":"2026-01-01T00:00:00.000Z","eventTimeZoneOffset":` +
+		`"+00:00","parentID":"urn:epc:id:sscc:","childEPCs":["https://id.gs1.org/01/"],"action":"ADD",` +
+		`"bizStep":"packing","disposition":"in_progress"}{"type":"ObjectEvent","eventTime":` +
+		`"2026-01-01T00:00:00Z","eventTimeZoneOffset":"+02:00","epcList":["urn:epc:id:sgtin:"],` +
+		`"action":"OBSERVE","bizStep":"shipping","disposition":"in_transit","bizStep":"receiving"}`
+)
+
 func newCodec() (codec, error) {
 	small := []zstd.EOption{zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(1 << 20)}
 	dictionary := []byte(visitDictionary)
@@ -62,12 +83,18 @@ func newCodec() (codec, error) {
 	if err != nil {
 		return codec{}, fmt.Errorf("repository: zstd encoder of visits: %w", err)
 	}
+	record, err := zstd.NewWriter(nil, append(small,
+		zstd.WithEncoderDictRaw(eventDictionaryID, []byte(eventDictionary)))...)
+	if err != nil {
+		return codec{}, fmt.Errorf("repository: zstd encoder of events: %w", err)
+	}
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxRaw),
-		zstd.WithDecoderConcurrency(0), zstd.WithDecoderDictRaw(visitDictionaryID, dictionary))
+		zstd.WithDecoderConcurrency(0), zstd.WithDecoderDictRaw(visitDictionaryID, dictionary),
+		zstd.WithDecoderDictRaw(eventDictionaryID, []byte(eventDictionary)))
 	if err != nil {
 		return codec{}, fmt.Errorf("repository: zstd decoder: %w", err)
 	}
-	return codec{enc, visits, dec}, nil
+	return codec{enc, visits, record, dec}, nil
 }
 
 // The first byte of a packed value.

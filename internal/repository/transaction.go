@@ -31,6 +31,7 @@ type transaction struct {
 	due         map[int]occasion // groups to look at, by index
 	republished []Republication
 	mismatches  uint64 // bodies that were left out of a snapshot
+	late        bool   // an event was published that is older than a stored one
 }
 
 func (r *Repository) transaction(tx *bbolt.Tx) *transaction {
@@ -103,6 +104,9 @@ func (t *transaction) success(o *outcomeRow) (confirmed, changed bool, err error
 		return false, false, err
 	}
 	t.counts.versions++
+	if err := t.describe(o.object, at, o.sum); err != nil {
+		return false, false, err
+	}
 	row := append(appendTime(make([]byte, 0, latestLen), at), o.sum[:hashLen]...)
 	return true, true, t.latest.Put(o.key, row)
 }

@@ -167,6 +167,7 @@ func checkSensor(id string) error {
 type outcomeRow struct {
 	sensor    string
 	key       []byte // sensor
+	object    string // of the Discovery Service, "" = none
 	at        int64  // microseconds
 	published int64  // the newest publish time it tells, microseconds; never = none
 	success   bool
@@ -185,7 +186,8 @@ func (r *Repository) prepare(w Write) (*outcomeRow, error) {
 	if err := checkSensor(o.Sensor); err != nil {
 		return nil, err
 	}
-	row := &outcomeRow{sensor: o.Sensor, key: sensorKey(o.Sensor), at: instant(o).UnixMicro(),
+	row := &outcomeRow{sensor: o.Sensor, key: sensorKey(o.Sensor),
+		object: ObjectOf(o.Sensor, o.URI), at: instant(o).UnixMicro(),
 		published: never, result: o.Result, success: o.Result.Success(), etag: o.NewETag,
 		record: w.Record}
 	for _, at := range o.PublishedAt {

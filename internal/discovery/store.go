@@ -1,16 +1,16 @@
-// Package discovery is the Discovery Service: which information services know something
-// of an object, and the history of that object through its containers, in one request. Its
-// schema is that of Zhao et al., "A Scalable and High-efficiency Discovery Service In IoT
-// Using a New Storage Schema" (COMPSAC 2013); its tracing is a corrected form of that
-// paper's recursive discovery.
 package discovery
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/crawld/crawld/internal/epcis"
 )
+
+// ErrConflict is wrapped by the error of Publish for an event that has the identity of a
+// stored one but another content.
+var ErrConflict = errors.New("another event with this ID is stored")
 
 // Family is a group of cells of an object that are read together.
 type Family byte
@@ -63,18 +63,23 @@ type Record struct {
 // acknowledged writes. It promises no snapshot over several calls. An engine other than
 // bbolt needs to implement this and no more.
 type Store interface {
-	// Publish stores the records that are not there yet with all their cells, and reports
-	// for each whether it was new. All or nothing. An event with the identity of a stored
-	// one but another content is ErrConflict.
+	// Publish stores the records that are not there yet with all their cells (Cells), and
+	// reports for each whether it was new. All or nothing. An event with the identity
+	// (Identity) of a stored one but another content, that is another Hash, is ErrConflict.
+	//
+	// A record with an error declaration is stored too, once for its event and publisher.
+	// From then on the cells of the event with its identity are erased, if its publisher is
+	// the same, also where the event comes later and whatever event time is declared.
 	Publish(ctx context.Context, records []Record) (stored []bool, err error)
-	// Read returns at most limit cells of a row with from <= Time <= to, the newest first;
-	// those of one instant in no order. More is to be had with to = the oldest Time and the
-	// cells of that instant left out: a page never ends within an instant unless limit
-	// cells are not enough for it, in which case the whole instant is returned.
+	// Read returns cells of a row with from <= Time <= to, the newest first; those of one
+	// instant in no order. The instant that the limit falls into is returned whole, of up to
+	// MaxCells: a page shorter than limit is the last one, else more is to be had with
+	// to = the oldest Time - 1.
 	Read(object string, f Family, from, to int64, limit int) ([]Cell, error)
 	// Events returns records by event time, newest first, from <= Time < to, at most limit,
-	// after the cursor of the page before ("" = from the newest).
+	// after the cursor of the page before ("" = from the newest). next = "": no more.
 	Events(from, to int64, cursor string, limit int) (records []Record, next string, err error)
-	// Record returns the record with that event ID, of whichever publisher; ok = false if none.
+	// Record returns the records with that event ID, of whichever publisher, declarations of
+	// their errors among them; none if it is unknown.
 	Record(eventID string) (records []Record, err error)
 }
