@@ -2,7 +2,7 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 15s
 
-.PHONY: help build test bench lint fuzz ci demo experiments clean
+.PHONY: help build test bench lint fuzz ci demo experiments rivals clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed 's/:.*## /\t/'
@@ -30,6 +30,10 @@ demo: ## sleeping sensors on this machine, crawled before your eyes
 
 experiments: ## docs/experiments.md anew: every simulation at full size, some minutes
 	CRAWLD_EXPERIMENTS=all go test ./cmd/crawld -run '^TestExperimentsDocument$$' -count=1 -timeout 60m
+
+rivals: ## the Discovery Service against PostgreSQL, a million objects: some minutes, 4 GB of disk
+	CRAWLD_EXPERIMENTS='simulate discovery --objects 10000..1000000' \
+		go test ./cmd/crawld -run '^TestExperimentsDocument$$' -count=1 -timeout 60m
 
 clean: ## what build left
 	rm -f crawld

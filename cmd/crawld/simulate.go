@@ -30,7 +30,7 @@ same output on any machine.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(easicrawlCommand(), casestudyCommand(), rollingCommand(), onlineCommand(),
-		pollingCommand())
+		pollingCommand(), discoveryCommand())
 	return cmd
 }
 

@@ -2,6 +2,9 @@
 // capture Poisson events while awake, sleep and lose. It decides nothing: the
 // only way from a policy to a figure is the planner's Next and Observe, the
 // same calls that the daemon makes.
+//
+// Discovery alone knows no planner: it measures Discovery Services, by a clock that it
+// is handed.
 package sim
 
 import (
