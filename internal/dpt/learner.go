@@ -160,6 +160,9 @@ func (l *Learner) learn(awake bool) {
 	l.plan(bel)
 }
 
+// afresh is the number of contacts after which periods are sought anew in any case.
+const afresh = 6
+
 // stale reports whether the ranges of periods should be sought anew: there are none, the
 // believed ones explain the answers worse than chance does, or two meetings are nearer to
 // each other than those that the ranges come from.
@@ -169,10 +172,10 @@ func (s *learnerState) stale(e *evidence) bool {
 		return false
 	}
 	shorter := s.Mass < sure && lags[0].most < 0.8*s.Lag
-	if len(s.Cells) > 0 && s.Mass > 0 && !s.Poor && !shorter {
+	if len(s.Cells) > 0 && s.Mass > 0 && !s.Poor && !shorter && s.Contacts < s.Sought+afresh {
 		return false
 	}
-	s.Lag = lags[0].most
+	s.Lag, s.Sought = lags[0].most, s.Contacts
 	return true
 }
 

@@ -1,8 +1,10 @@
 package dpt
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/crawld/crawld/internal/sleepplan"
@@ -40,7 +42,7 @@ func (c *claimState) check() error {
 // What a claim needs.
 const (
 	claimMass   = 0.95 // weight of the period
-	claimOthers = 0.01 // weight of the periods far from it
+	claimOthers = 0.003 // weight of the periods far from it
 	claimEdge   = 0.07 // share of a window to which each edge is known
 	claimDrift  = 0.15 // the same some windows ahead
 	ahead       = 60   // windows for which a claim has to hold
@@ -169,7 +171,7 @@ func (b *belief) answeredShare() float64 {
 // claimed is the claim that the belief implies.
 func (b *belief) claimed() claimState {
 	f := b.fits[0]
-	m := b.mode(f)
+	m := b.rhythm(f)
 	c := claimState{Ref: b.ref, Period: m.period, Start: m.start, End: m.end, Daily: f.daily}
 	if f.Step == 0 && f.weight > 0.5 {
 		c.Period, c.Start, c.End = f.Period, f.start, f.end
@@ -177,7 +179,7 @@ func (b *belief) claimed() claimState {
 	for i, on := range f.on {
 		c.On[i] = on > 0.5
 	}
-	c.Guard = b.guard(c)
+	c.Guard = max(b.guard(c), b.fuzz(c))
 	overlap := 1 - (f.startSD+f.endSD+b.sd*ahead)/(c.End-c.Start)
 	c.Confidence = min(max(b.mass*overlap, 0), 1)
 	return c
@@ -197,6 +199,35 @@ func (b *belief) guard(c claimState) float64 {
 		}
 	}
 	return width / 3
+}
+
+// fuzz is how far into the window silences reach that losses do not explain: the start of
+// each window jitters by about that much. At most a third of the window.
+func (b *belief) fuzz(c claimState) float64 {
+	third := (c.End - c.Start) / 3
+	var depths []float64 // of the looks in the outer thirds, silences negative
+	for _, l := range b.looks {
+		from := wrap(l.at-c.Start, c.Period)
+		d := min(from, c.End-c.Start-from)
+		if d < 0 || d > third {
+			continue
+		}
+		if !l.awake {
+			d = -d
+		}
+		depths = append(depths, d)
+	}
+	slices.SortFunc(depths, func(x, y float64) int { return cmp.Compare(math.Abs(y), math.Abs(x)) })
+	all, silent := 0.0, 0.0
+	for _, d := range depths {
+		if all++; d < 0 {
+			silent++
+		}
+		if silent > 2*b.loss*all+1 {
+			return math.Abs(d)
+		}
+	}
+	return 0
 }
 
 // sureAt is the chance of being awake at t if the sensor has a window then at all.

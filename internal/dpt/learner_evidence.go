@@ -31,6 +31,7 @@ type evidence struct {
 	scale    float64 // rough length of an awake window, s
 	oldest   float64 // oldest contact, s
 	newest   float64 // newest contact, s
+	chain    float64 // see farthest; 0 = not worked out
 	weekday  int     // UTC weekday of ref
 }
 
@@ -49,10 +50,10 @@ const (
 	mostLoss    = 0.3
 )
 
-// maxLooks bounds the history. A sensor awake for one part in 400 takes some 300 looks.
+// maxLooks bounds the history. A sensor awake for one part in 400 takes some 250 looks.
 // Of a claimed plan those near the edges are enough.
 const (
-	maxLooks  = 512
+	maxLooks  = 320
 	keptLooks = 128
 )
 

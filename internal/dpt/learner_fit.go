@@ -1,7 +1,6 @@
 package dpt
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -107,7 +106,7 @@ func (e *evidence) single(b *bench) *fit {
 	width := max(-e.oldest, e.scale)
 	inside := min((f.end-f.start)/width, 1) * width
 	f.logw += math.Log(priorSingle) - math.Log(f.z) + math.Log(f.Period*max(f.end-f.start, 1e-3))
-	f.logw += math.Log(inside / (least * math.Log(8*week/least)))
+	f.logw += math.Log(inside/least) - math.Log(math.Log(8*week/min(least, 2*week)))
 	f.logw -= e.breaks() * breakCost
 	f.windows = 1
 	return f
@@ -149,7 +148,16 @@ func (e *evidence) fold(h hypothesis, b *bench) {
 		x := l.at - h.Period*math.Round(l.at/h.Period)
 		b.points = append(b.points, point{x, w * l.trust, l.at, l.awake})
 	}
-	slices.SortFunc(b.points, func(p, q point) int { return cmp.Compare(p.phase, q.phase) })
+	// No phase is NaN: this is twice as fast as cmp.Compare.
+	slices.SortFunc(b.points, func(p, q point) int {
+		switch {
+		case p.phase < q.phase:
+			return -1
+		case p.phase > q.phase:
+			return 1
+		}
+		return 0
+	})
 }
 
 // reach is the distance from ref within which looks say something about h.

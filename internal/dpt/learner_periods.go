@@ -29,10 +29,11 @@ func (h hypothesis) prior() float64 {
 
 // Bounds of the search for periods.
 const (
-	maxCells     = 400 // ranges of periods that are kept
+	maxCells     = 256 // ranges of periods that are kept
 	fineCells    = 40  // ranges up to which they are made finer than they need to be
 	maxDivisor   = 160 // periods that fit into the distance of two meetings
 	maxSplits    = 1500
+	maxLeap      = 50
 	splitsAtOnce = 64
 	maxFits      = 48   // hypotheses that decide on the next probe
 	minPeriod    = 10.  // s
@@ -81,6 +82,7 @@ func (e *evidence) from(t float64) *evidence {
 	}
 	c.oldest -= t
 	c.newest -= t
+	c.chain = 0
 	return &c
 }
 
@@ -222,8 +224,35 @@ const sharp = 0.03
 // blurred reports whether the farthest contact says nothing about the range yet.
 func (e *evidence) blurred(f *fit) bool { return e.farthest() > e.reach(f.hypothesis) }
 
-// farthest is the largest distance of a contact from ref.
-func (e *evidence) farthest() float64 { return max(-e.oldest, e.newest) }
+// farthest is the largest distance from ref of a contact that can be brought into phase: a
+// period known well enough to reach one contact is tried out for the next if that is not
+// more than maxLeap times as far. Contacts beyond wait until others lie between.
+func (e *evidence) farthest() float64 {
+	if e.chain > 0 {
+		return e.chain
+	}
+	far := e.distances()
+	e.chain = max(e.scale, 1)
+	for i, d := range far {
+		if i > 0 && d > maxLeap*max(far[i-1], e.scale) && e.chain > 1.2*e.scale {
+			break
+		}
+		e.chain = max(e.chain, d)
+	}
+	return e.chain
+}
+
+// distances are those of the contacts from ref, ascending.
+func (e *evidence) distances() []float64 {
+	var far []float64
+	for _, l := range e.looks {
+		if l.awake {
+			far = append(far, math.Abs(l.at))
+		}
+	}
+	slices.Sort(far)
+	return far
+}
 
 func (e *evidence) wide(f *fit) bool {
 	return e.farthest()/f.Period*f.Step > sharp*max(f.end-f.start, e.scale/4)

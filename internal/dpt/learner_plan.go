@@ -36,9 +36,9 @@ func (s *learnerState) stage(b *belief) string {
 		return stageSearch
 	case s.Probes-s.Base > effort+s.Base/2:
 		return stageIrregular
-	case !b.periodic() && b.following(s):
+	case (!b.periodic() || s.Poor) && b.following(s):
 		return stageFollow
-	case !b.periodic():
+	case !b.periodic() || s.Poor:
 		return stageGap
 	case b.settled() && b.sharpEdges():
 		return stageValidate
@@ -101,11 +101,12 @@ func (b *belief) following(s *learnerState) bool {
 	return s.Quiet < need
 }
 
-// follow doubles the time since the first contact with each look, up to MaxGap. A
+// follow more than doubles the time since the first contact with each look, in steps up
+// to MaxGap. A
 // silence is looked at again soon.
 func (s *learnerState) follow(b *belief, from int64) (int64, string) {
 	age := -b.recent()
-	step := min(max(age, firstStep), seconds(s.Limits.MaxGap))
+	step := min(max(1.0*age, firstStep), seconds(s.Limits.MaxGap))
 	if s.Quiet > 0 {
 		step = max(step/8, firstStep)
 	}
@@ -121,8 +122,8 @@ func (s *learnerState) follow(b *belief, from int64) (int64, string) {
 func (s *learnerState) nextWindow(b *belief, from int64) (int64, string) {
 	length := max(-b.recent(), b.scale)
 	mid := b.recent() / 2
-	patience := max(1.1*3600, 60*length)
-	if s.Quiet > impatient {
+	patience := max(1.1*3600, 6*length*float64(b.before()+2))
+	if s.Quiet > max(impatient, 3*b.before()) {
 		patience = day
 	}
 	patience = min(patience, 1.1*day)
@@ -132,13 +133,13 @@ func (s *learnerState) nextWindow(b *belief, from int64) (int64, string) {
 	}
 	// What was seen of the window may be its very end. But a sensor that was met after n
 	// looks is awake for about one part in n, and it was asleep for this long already.
-	gap := max(2*length, 0.7*b.covered()/float64(b.before()+2))
+	gap := max(2.5*length, 0.7*b.covered()/float64(b.before()+2))
 	at := max(from, s.Last+int64(gap*1000))
 	return at, "gap: " + rounded(gap*1000) + " apart for the next window"
 }
 
 // impatient is the number of silences after which one more is worth a day's wait.
-const impatient = 25
+const impatient = 60
 
 // before is the number of looks before the first contact.
 func (b *belief) before() int {

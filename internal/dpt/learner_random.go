@@ -27,6 +27,9 @@ func (b *belief) randomAt(fall, duty float64) float64 {
 	rate := fall / (1 - duty) // both rates together
 	sum, p, last := 0.0, duty, math.Inf(-1)
 	for _, l := range b.looks {
+		if math.Abs(l.at) > b.farthest() {
+			continue // nor do the ranges of periods explain it
+		}
 		p = duty + (p-duty)*math.Exp(-rate*(l.at-last))
 		last = l.at
 		yes := p*(1-b.loss) + (1-p)*stray

@@ -24,6 +24,7 @@ type learnerState struct {
 	Seen     history      `json:"h,omitempty"`
 	Cells    []hypothesis `json:"p,omitempty"` // ranges of periods that are possible
 	Lag      float64      `json:"i,omitempty"` // distance of the meetings they come from, s
+	Sought   int          `json:"j,omitempty"` // contacts when they were sought
 	Poor     bool         `json:"f,omitempty"` // they explain less than chance
 	Loss     float64      `json:"o"`           // estimated chance that a visit is lost
 	Scale    float64      `json:"w,omitempty"` // length of a window, s
