@@ -70,6 +70,15 @@ func (s *learnerState) freshWindow(b *belief, from float64) (at float64, why str
 	if m.period < day/4 {
 		k += math.Floor(tested(m.period) / m.period / claimHits)
 	}
+	if turns := b.unmet(f); s.Claimed == nil && len(turns) > 0 {
+		t := turns[len(turns)-1]
+		for range t.every {
+			if t.has(k) {
+				break
+			}
+			k++
+		}
+	}
 	for range 7 {
 		if !f.daily || f.on[mod7(k)] > 0.5 {
 			break
