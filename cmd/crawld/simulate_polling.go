@@ -23,12 +23,13 @@ type pollingFlags struct {
 	figure, times    string
 	traces, policies []string
 	polling          sim.Polling
+	learning         learningFlags
 }
 
 func pollingCommand() *cobra.Command {
 	var f pollingFlags
 	cmd := &cobra.Command{
-		Use:   "polling --figure NUMBER | --trace FILE --policy NAME",
+		Use:   "polling --figure NUMBER | --trace FILE --policy NAME | --learn --cycle AWAKE/PERIOD",
 		Short: "Poll sensors whose sleep plan is unknown: Data Publication Tracking and beyond",
 		Long: `Polling lets the trackers that the daemon runs poll simulated sensors:
 
@@ -36,6 +37,8 @@ func pollingCommand() *cobra.Command {
                    ISI-TR-660b): ` + strings.Join(sim.PollingFigures(), " ") + `
   --trace FILE     the publications in a file: what each --policy costs and gives; CSV,
                    plain or gzip, the first column Unix seconds
+  --learn          how a sensor's sleep plan is learned from which probes it answers; the
+                   sensor is one of --cycle, --office, --daily, --irregular
 
 The paper's traces are not published. Figures 8 to 11, 14 to 18, 21 and 24 show those
 that are shipped with crawld, or those of --trace.`,
@@ -43,6 +46,7 @@ that are shipped with crawld, or those of --trace.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.traceFlags(cmd)
+	f.learning.flags(cmd)
 	f.simulation.flags(cmd)
 	cmd.AddCommand(pollingFitCommand())
 	return cmd
@@ -80,6 +84,8 @@ func (f *pollingFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	switch {
+	case f.learning.learn:
+		return f.learning.run(cmd, f.seed)
 	case f.figure != "":
 		return f.draw(cmd)
 	case len(f.policies) == 0:
@@ -90,13 +96,17 @@ func (f *pollingFlags) run(cmd *cobra.Command) error {
 
 // one reports flags of what is not asked for.
 func (f *pollingFlags) one(cmd *cobra.Command) error {
-	foreign, asked := []string{"runs"}, "--trace"
+	polls := []string{"policy", "ppe", "price", "publish-times", "period", "max-gap"}
+	foreign, asked := append([]string{"learn", "runs"}, learningNames...), "--trace"
 	switch {
 	case f.figure != "":
 		asked = "--figure"
-		foreign = []string{"policy", "ppe", "price", "publish-times", "period", "max-gap"}
+		foreign = slices.Concat([]string{"learn"}, learningNames, polls)
+	case f.learning.learn:
+		asked = "--learn"
+		foreign = append([]string{"trace", "runs"}, polls...)
 	case len(f.traces) == 0:
-		return usage(errors.New("set one of --figure, --trace"))
+		return usage(errors.New("set one of --figure, --trace, --learn"))
 	}
 	for _, name := range foreign {
 		if cmd.Flags().Changed(name) {

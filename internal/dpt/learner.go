@@ -70,15 +70,15 @@ type Claim struct {
 // not probed all at once. p is as Validate accepts it.
 func NewLearner(p LearnerParams, now time.Time, seed uint64) *Learner {
 	at := ceilMilli(now)
-	l := &Learner{learnerState{Limits: learnerLimits(p), Seed: mix(seed), Last: at, End: at,
-		Loss: initialLoss}}
+	l := &Learner{learnerState{Limits: learnerLimits(p), PerDay: p.MaxPerDay, Seed: mix(seed),
+		Last: at, End: at, Loss: initialLoss}}
 	l.plan(nil)
 	return l
 }
 
 // Configure adopts changed parameters; what was learned is kept.
 func (l *Learner) Configure(p LearnerParams) {
-	l.s.Limits = learnerLimits(p)
+	l.s.Limits, l.s.PerDay = learnerLimits(p), p.MaxPerDay
 	l.plan(l.belief())
 }
 
@@ -128,12 +128,42 @@ func (l *Learner) Observe(o visit.Outcome) {
 	if o.Kind == visit.Probe {
 		s.spend(start)
 	}
-	if at, awake, ok := seen(o); ok {
-		s.remember(at, awake)
-		l.learn(awake)
+	at, awake, ok := seen(o)
+	if !ok {
+		l.plan(l.belief())
 		return
 	}
-	l.plan(l.belief())
+	s.remember(at, awake)
+	if s.expected(at, awake, o.Kind == visit.Probe) {
+		l.wait()
+		return
+	}
+	l.learn(awake)
+}
+
+// expected reports whether a look is what was believed anyway, so that nothing has to be
+// weighed: it agrees with the claim, or the sensor is irregular and this is one answer
+// more of many.
+func (s *learnerState) expected(at int64, awake, probe bool) bool {
+	switch {
+	case s.Stage == stageIrregular:
+		return !awake || s.Contacts <= s.Weighed+s.Weighed/12
+	case s.Claimed == nil:
+		return false
+	case s.Claimed.Always:
+		return awake
+	}
+	return !probe && s.Claimed.agrees(seconds(at-s.Claimed.Ref), awake)
+}
+
+// wait plans the next probe without weighing anything.
+func (l *Learner) wait() {
+	s := &l.s
+	if from := s.earliest(max(s.End, s.Last)); s.Stage == stageClaimed {
+		s.Due = max(s.Due, from)
+	} else {
+		s.Due, s.Why = l.choose(nil, max(s.End, s.Last))
+	}
 }
 
 // learn weighs the history, moves the claim and plans the next probe.
@@ -144,6 +174,11 @@ func (l *Learner) learn(awake bool) {
 		l.plan(nil)
 		return
 	}
+	if !awake && (s.Stage == stageFollow || s.Stage == stageGap) {
+		l.plan(&belief{evidence: e}) // a silence more brings no second window
+		return
+	}
+	s.Weighed = s.Contacts
 	b := &bench{}
 	switch {
 	case s.claimedPeriod() > 0:
@@ -153,26 +188,42 @@ func (l *Learner) learn(awake bool) {
 	case awake && s.stale(e):
 		s.Cells = added(s.Cells, e.seeds(2*seconds(s.Limits.MinGap), b))
 	}
-	s.Cells = e.sharpen(s.Cells, s.claimedPeriod(), b)
-	bel := e.believe(s.Cells, s.claimedPeriod())
+	nice, best := e.nice(b, s.claimedPeriod())
+	fits := e.sharpen(s.Cells, best, b)
+	s.Cells = ranges(fits)
+	bel := e.conclude(append(fits, nice...), s.claimedPeriod(), b)
 	s.settle(bel)
 	s.judge(bel)
 	l.plan(bel)
 }
 
-// stale reports whether the ranges of periods should be sought anew: there are none, the
-// believed ones explain the answers worse than chance does, or two meetings are nearer to
-// each other than those that the ranges come from.
+// Periods are sought anew after some contacts more: after afresh in any case, after retry
+// if none explains the answers.
+const (
+	afresh = 6
+	retry  = 2
+)
+
+// stale reports whether the ranges of periods should be sought anew: two meetings are
+// nearer to each other than those that the ranges come from, or there were more contacts
+// since. To seek costs far more than to weigh, so it gets rarer with their number.
 func (s *learnerState) stale(e *evidence) bool {
 	lags := e.lags()
 	if len(lags) == 0 {
 		return false
 	}
-	shorter := s.Mass < sure && lags[0].most < 0.8*s.Lag
-	if len(s.Cells) > 0 && s.Mass > 0 && !s.Poor && !shorter {
+	if s.Mass >= sure && !s.Poor {
 		return false
 	}
-	s.Lag = lags[0].most
+	wait := afresh
+	if len(s.Cells) == 0 || s.Mass == 0 || s.Poor {
+		wait = retry
+	}
+	shorter := s.Lag == 0 || lags[0].most < 0.8*s.Lag
+	if !shorter && s.Contacts < s.Sought+max(wait, s.Sought/8) {
+		return false
+	}
+	s.Lag, s.Sought = lags[0].most, s.Contacts
 	return true
 }
 

@@ -11,10 +11,10 @@ import (
 var strides = [...]float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 17, 21, 27, 34, 43, 55, 64, 89}
 
 const (
-	leastGain = 0.3  // bits; less is not worth a probe once the period is known
-	smallGain = 0.05 // the same before
-	maxModes  = 8    // periods far from each other that probes are aimed at
-	goodGain  = 0.6  // share of the largest gain for which the earliest is taken
+	leastGain  = 0.3  // bits; less is not worth a probe once the period is known
+	smallGain  = 0.05 // the same before
+	maxRhythms = 8    // periods far from each other that probes are aimed at
+	goodGain   = 0.6  // share of the largest gain for which the earliest is taken
 )
 
 // An aim is a candidate for the next probe.
@@ -63,12 +63,21 @@ func (b *belief) instant(t float64) int64 { return b.ref + int64(math.Ceil(t*100
 // span the time that it has to be tested for.
 func (s *learnerState) freshWindow(b *belief, from float64) (at float64, why string) {
 	f := b.fits[0]
-	m := b.mode(f)
+	m := b.rhythm(f)
 	hits, misses := b.fresh(f, seconds(max(s.Settled, s.Revoked)-b.ref))
 	mid := (m.start + m.end) / 2
 	k := math.Ceil((from - mid) / m.period)
 	if m.period < day/4 {
 		k += math.Floor(tested(m.period) / m.period / claimHits)
+	}
+	if turns := b.unmet(f); s.Claimed == nil && len(turns) > 0 {
+		t := turns[len(turns)-1]
+		for range t.every {
+			if t.has(k) {
+				break
+			}
+			k++
+		}
 	}
 	for range 7 {
 		if !f.daily || f.on[mod7(k)] > 0.5 {
@@ -92,7 +101,7 @@ func (s *learnerState) freshWindow(b *belief, from float64) (at float64, why str
 func (b *belief) aims(from float64) []aim {
 	var aims []aim
 	width := b.fits[0].end - b.fits[0].start
-	for _, m := range b.modes() {
+	for _, m := range b.rhythms() {
 		horizon := min(max(64*m.period, 3600), day)
 		if m.period > day/8 {
 			horizon = 8 * m.period
@@ -119,30 +128,30 @@ func (b *belief) aims(from float64) []aim {
 	return aims
 }
 
-// A fitMode is what the fits of nearly the same period have in common: the means of their
+// A rhythm is what the fits of nearly the same period have in common: the means of their
 // windows and periods.
-type fitMode struct {
+type rhythm struct {
 	start, end, period float64
 	top                *fit
 }
 
-// modes are those of the heaviest fits, at most maxModes.
-func (b *belief) modes() []fitMode {
-	var modes []fitMode
+// rhythms are those of the heaviest fits, at most maxRhythms.
+func (b *belief) rhythms() []rhythm {
+	var found []rhythm
 	for _, f := range b.fits {
-		if len(modes) == maxModes {
+		if len(found) == maxRhythms {
 			break
 		}
-		if !slices.ContainsFunc(modes, func(m fitMode) bool { return f.like(m.top) }) {
-			modes = append(modes, b.mode(f))
+		if !slices.ContainsFunc(found, func(m rhythm) bool { return f.like(m.top) }) {
+			found = append(found, b.rhythm(f))
 		}
 	}
-	return modes
+	return found
 }
 
-// mode is that of the fits like f.
-func (b *belief) mode(f *fit) fitMode {
-	m := fitMode{top: f}
+// rhythm is that of the fits like f.
+func (b *belief) rhythm(f *fit) rhythm {
+	m := rhythm{top: f}
 	sum := 0.0
 	for _, g := range b.fits {
 		if g.like(f) && math.Abs(g.start+g.end-f.start-f.end) < f.Period {
@@ -171,9 +180,14 @@ func (b *belief) tolerance(k float64) float64 {
 // window's middle tells most.
 func (f *fit) sureDay(k float64) bool { return !f.daily || f.on[mod7(k)] > 0.9 }
 
-// known reports whether the edge at t is certain to lie within tol of it.
+// known reports whether the edge at t is likely to lie within tol of it: beyond doubt as
+// long as an edge elsewhere would speak for another period.
 func (b *belief) known(t, tol float64) bool {
-	return math.Abs(b.awake(t+tol)-b.awake(t-tol)) > 0.85
+	sure := 0.85
+	if !b.settled() {
+		sure = 0.97
+	}
+	return math.Abs(b.awake(t+tol)-b.awake(t-tol)) > sure
 }
 
 // gain is the mutual information of an answer and of being awake, in bits: the entropy

@@ -1,8 +1,10 @@
 package dpt
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/crawld/crawld/internal/sleepplan"
@@ -37,16 +39,30 @@ func (c *claimState) check() error {
 	return nil
 }
 
+// agrees reports whether a look at t, s after Ref, is what the claim says, well away from
+// the edges of its windows.
+func (c *claimState) agrees(t float64, awake bool) bool {
+	width := c.End - c.Start
+	mid := (c.Start + c.End) / 2
+	k := math.Round((t - mid) / c.Period)
+	off := math.Abs(t - mid - k*c.Period)
+	clear := max(c.Guard, width/8)
+	if awake {
+		return off < width/2-clear && (!c.Daily || c.On[mod7(k)])
+	}
+	return off > width/2+clear || c.Daily && !c.On[mod7(k)]
+}
+
 // What a claim needs.
 const (
-	claimMass   = 0.95 // weight of the period
-	claimOthers = 0.01 // weight of the periods far from it
-	claimEdge   = 0.07 // share of a window to which each edge is known
-	claimDrift  = 0.15 // the same some windows ahead
-	ahead       = 60   // windows for which a claim has to hold
-	keptEdge    = 0.03 // the same while a claim is kept up
-	claimHits   = 4    // windows met in their middle after the period was found
-	claimOdds   = 2.5  // log of the odds against a sensor that wakes at random
+	claimMass   = 0.95  // weight of the period
+	claimOthers = 0.003 // weight of the periods far from it
+	claimEdge   = 0.07  // share of a window to which each edge is known
+	claimDrift  = 0.15  // the same some windows ahead
+	ahead       = 60    // windows for which a claim has to hold
+	keptEdge    = 0.03  // the same while a claim is kept up
+	claimHits   = 4     // windows met in their middle after the period was found
+	claimOdds   = 2.5   // log of the odds against a sensor that wakes at random
 )
 
 // judge claims what the belief allows, and keeps an older claim else.
@@ -77,10 +93,45 @@ func (s *learnerState) judge(b *belief) {
 // tried reports whether windows were met in their middle, over a long enough time, and
 // whether that cannot be chance.
 func (s *learnerState) tried(b *belief) bool {
+	few := func(hits, misses int) bool { return float64(misses) <= 1+missedShare*float64(hits) }
 	hits, misses := b.fresh(b.fits[0], seconds(max(s.Settled, s.Revoked)-b.ref))
-	return hits >= claimHits && float64(misses) <= 1+0.3*float64(hits) &&
-		b.span() >= tested(b.period) && b.evidenceLog-b.random() >= claimOdds
+	return hits >= claimHits && few(hits, misses) &&
+		few(b.fresh(b.fits[0], seconds(s.Revoked-b.ref))) &&
+		b.span() >= tested(b.period) && b.evidenceLog-b.random() >= claimOdds &&
+		len(b.unmet(b.fits[0])) == 0
 }
+
+// A turn are the windows whose number leaves rest after division by every.
+type turn struct{ every, rest int }
+
+func (t turn) has(k float64) bool {
+	return wrap(k, float64(t.every)) == float64(t.rest)
+}
+
+// unmet are the turns in which there was no contact yet: a sensor that leaves out every
+// second, third or fourth window has another plan. Those that wake some times a day at
+// most are left to the days of the week.
+func (b *belief) unmet(f *fit) []turn {
+	if f.Period > day/4 {
+		return nil
+	}
+	var turns []turn
+	for every := 2; every <= 4; every++ {
+		for rest := range every {
+			t := turn{every, rest}
+			if !slices.ContainsFunc(b.looks, func(l look) bool {
+				return l.awake && l.trust > revokedTrust && t.has(f.cycle(l.at))
+			}) {
+				turns = append(turns, t)
+			}
+		}
+	}
+	return turns
+}
+
+// missedShare is how many windows may be missed per window met, beyond one: more than
+// losses explain, and the sensor leaves windows out.
+const missedShare = 0.2
 
 // claim stores a claim; a running one keeps its age.
 func (s *learnerState) claim(c claimState, now int64) {
@@ -137,7 +188,7 @@ func (b *belief) fresh(f *fit, t float64) (hits, misses int) {
 func tested(period float64) float64 { return min(ahead*period, 4*day) }
 
 // span is the time between the oldest and the newest contact.
-func (b *belief) span() float64 { return b.newest - b.oldest }
+func (b *belief) span() float64 { return -b.oldest }
 
 // alwaysAwake reports whether the sensor was awake for more than a day without a break.
 func (b *belief) alwaysAwake(s *learnerState) bool {
@@ -169,7 +220,7 @@ func (b *belief) answeredShare() float64 {
 // claimed is the claim that the belief implies.
 func (b *belief) claimed() claimState {
 	f := b.fits[0]
-	m := b.mode(f)
+	m := b.rhythm(f)
 	c := claimState{Ref: b.ref, Period: m.period, Start: m.start, End: m.end, Daily: f.daily}
 	if f.Step == 0 && f.weight > 0.5 {
 		c.Period, c.Start, c.End = f.Period, f.start, f.end
@@ -177,7 +228,7 @@ func (b *belief) claimed() claimState {
 	for i, on := range f.on {
 		c.On[i] = on > 0.5
 	}
-	c.Guard = b.guard(c)
+	c.Guard = max(b.guard(c), b.fuzz(c))
 	overlap := 1 - (f.startSD+f.endSD+b.sd*ahead)/(c.End-c.Start)
 	c.Confidence = min(max(b.mass*overlap, 0), 1)
 	return c
@@ -197,6 +248,35 @@ func (b *belief) guard(c claimState) float64 {
 		}
 	}
 	return width / 3
+}
+
+// fuzz is how far into the window silences reach that losses do not explain: the start of
+// each window jitters by about that much. At most a third of the window.
+func (b *belief) fuzz(c claimState) float64 {
+	third := (c.End - c.Start) / 3
+	var depths []float64 // of the looks in the outer thirds, silences negative
+	for _, l := range b.looks {
+		from := wrap(l.at-c.Start, c.Period)
+		d := min(from, c.End-c.Start-from)
+		if d < 0 || d > third {
+			continue
+		}
+		if !l.awake {
+			d = -d
+		}
+		depths = append(depths, d)
+	}
+	slices.SortFunc(depths, func(x, y float64) int { return cmp.Compare(math.Abs(y), math.Abs(x)) })
+	all, silent := 0.0, 0.0
+	for _, d := range depths {
+		if all++; d < 0 {
+			silent++
+		}
+		if silent > 2*b.loss*all+1 {
+			return math.Abs(d)
+		}
+	}
+	return 0
 }
 
 // sureAt is the chance of being awake at t if the sensor has a window then at all.

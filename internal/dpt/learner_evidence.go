@@ -15,29 +15,30 @@ type look struct {
 	at    float64
 	awake bool
 	trust float64 // 0 .. 1, multiplies the log-likelihood of the look
+	// weight is by how much the log-likelihood rises if the look moves into the window.
+	weight float64
 }
 
 // evidence is the history in the form the fits want it: looks ascending in time.
 //
 // A look inside an awake window is answered with probability 1-loss, one outside with
 // probability stray. So moving a look from outside to inside multiplies the likelihood
-// by (1-loss)/stray if it was answered and by loss/(1-stray) if not; up and down are
-// the logarithms.
+// by (1-loss)/stray if it was answered and by loss/(1-stray) if not.
 type evidence struct {
-	ref      int64 // newest contact, Unix ms
-	looks    []look
-	loss     float64
-	up, down float64
-	scale    float64 // rough length of an awake window, s
-	oldest   float64 // oldest contact, s
-	newest   float64 // newest contact, s
-	weekday  int     // UTC weekday of ref
+	ref     int64 // newest contact, Unix ms
+	looks   []look
+	loss    float64
+	scale   float64 // rough length of an awake window, s
+	oldest  float64 // oldest contact, s
+	chain   float64 // see farthest; 0 = not worked out
+	weekday int     // UTC weekday of ref
 }
 
 const (
 	// stray is the chance of an answer outside of a window: a late timer or a jump of
 	// a clock, not a rule.
-	stray = 1e-3
+	stray    = 1e-3
+	logStray = -6.907755278982137
 	// halfTrust is the age at which a look counts half: the clock of a sensor that
 	// paces itself by delays walks away from where it once was.
 	halfTrust = 14 * day
@@ -49,10 +50,10 @@ const (
 	mostLoss    = 0.3
 )
 
-// maxLooks bounds the history. A sensor awake for one part in 400 takes some 300 looks.
+// maxLooks bounds the history. A sensor awake for one part in 400 takes some 250 looks.
 // Of a claimed plan those near the edges are enough.
 const (
-	maxLooks  = 512
+	maxLooks  = 320
 	keptLooks = 128
 )
 
@@ -111,42 +112,61 @@ func (s *learnerState) remember(at int64, awake bool) {
 	}
 }
 
-// leastTelling is the oldest look that both neighbours in the fold agree with: it says
-// nothing that they do not. Without a claimed period it is the oldest silence.
+// allied is how many looks to either side in the fold have to agree with a look for it to
+// tell nothing: fewer could be losses.
+const allied = 3
+
+// leastTelling is the oldest look that its neighbours in the fold agree with: it says
+// nothing that they do not. Of answers and silences it is what there is more of, as visits
+// follow the claim: they bring hardly any silence, and a window has to end somewhere.
+// Without a claimed period it is the silence among silences whose neighbours are nearest to
+// each other: steps through a gap say less than looks far apart, but there are more of them.
 func (s *learnerState) leastTelling() int {
-	half := len(s.Seen) / 2
+	n := len(s.Seen)
 	if s.Claimed == nil || s.Claimed.Always {
-		return max(slices.IndexFunc(s.Seen[:half], func(x sighting) bool { return !x.awake() }), 0)
+		return s.narrowest()
 	}
-	period := s.Claimed.Period
-	order := make([]int, len(s.Seen))
-	phase := make([]float64, len(s.Seen))
+	keys := make([]uint64, n)
 	for i, x := range s.Seen {
-		order[i] = i
-		phase[i] = math.Mod(seconds(x.ms()-s.Claimed.Ref)-s.Claimed.Start, period)
-		if phase[i] < 0 {
-			phase[i] += period
+		phase := wrap(seconds(x.ms()-s.Claimed.Ref)-s.Claimed.Start, s.Claimed.Period)
+		keys[i] = uint64(phase/s.Claimed.Period*(1<<50))<<phaseShift | uint64(i)
+	}
+	slices.Sort(keys)
+	at := func(k int) sighting { return s.Seen[keys[(k+n)%n]&(1<<phaseShift-1)] }
+	answers := 0
+	for _, x := range s.Seen {
+		if x.awake() {
+			answers++
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		switch {
-		case phase[a] < phase[b]:
-			return -1
-		case phase[a] > phase[b]:
-			return 1
+	drop, run := n, 0 // run counts equal looks before k
+	for k := -2 * allied; k < n+allied; k++ {
+		if run++; at(k).awake() != at(k-1).awake() {
+			run = 1
 		}
-		return a - b
-	})
-	drop := len(s.Seen)
-	for k, i := range order {
-		before := order[(k+len(order)-1)%len(order)]
-		after := order[(k+1)%len(order)]
-		y := s.Seen[i].awake()
-		if i < drop && s.Seen[before].awake() == y && s.Seen[after].awake() == y {
-			drop = i
+		if run > 2*allied && at(k).awake() == (2*answers > n) {
+			drop = min(drop, int(keys[(k-allied+n)%n]&(1<<phaseShift-1)))
 		}
 	}
-	return drop % len(s.Seen)
+	if drop < n {
+		return drop
+	}
+	return max(slices.IndexFunc(s.Seen, func(x sighting) bool {
+		return x.awake() == (2*answers > n)
+	}), 0)
+}
+
+// narrowest is the silence between two silences that are nearest to each other, the oldest
+// of equals; the oldest look if there is none.
+func (s *learnerState) narrowest() int {
+	best, drop := int64(math.MaxInt64), 0
+	for i := 1; i+1 < len(s.Seen); i++ {
+		a, x, b := s.Seen[i-1], s.Seen[i], s.Seen[i+1]
+		if gap := b.ms() - a.ms(); gap < best && !a.awake() && !x.awake() && !b.awake() {
+			best, drop = gap, i
+		}
+	}
+	return drop
 }
 
 // evidence prepares the history; false without any contact.
@@ -161,8 +181,7 @@ func (s *learnerState) evidence() (*evidence, bool) {
 		return nil, false
 	}
 	e := &evidence{ref: s.Seen[last].ms(), loss: s.Loss, looks: make([]look, len(s.Seen))}
-	e.up = math.Log((1 - e.loss) / stray)
-	e.down = math.Log(e.loss / (1 - stray))
+	up, down := math.Log((1-e.loss)/stray), math.Log(e.loss/(1-stray))
 	e.weekday = int(time.UnixMilli(e.ref).UTC().Weekday())
 	newest := s.Seen[len(s.Seen)-1].ms()
 	half := max(halfTrust, 30*s.Period)
@@ -171,8 +190,12 @@ func (s *learnerState) evidence() (*evidence, bool) {
 		if x.ms() < s.Revoked {
 			trust *= revokedTrust
 		}
-		e.looks[i] = look{seconds(x.ms() - e.ref), x.awake(), trust}
-		if x.awake() && e.oldest == 0 {
+		e.looks[i] = look{seconds(x.ms() - e.ref), x.awake(), trust, down * trust}
+		if !x.awake() {
+			continue
+		}
+		e.looks[i].weight = up * trust
+		if e.oldest == 0 {
 			e.oldest = e.looks[i].at
 		}
 	}
@@ -191,9 +214,6 @@ type meeting struct {
 	first, last   float64 // contacts
 	before, after float64 // the second silences to either side, else +-Inf
 }
-
-// span is the longest that the window can have been, but for two losses in a row.
-func (m meeting) span() float64 { return m.after - m.before }
 
 // meetings are the runs of contacts, oldest first.
 func (e *evidence) meetings() []meeting {

@@ -1,10 +1,8 @@
 package dpt
 
 import (
-	"cmp"
 	"math"
 	"slices"
-	"sort"
 )
 
 // A fit is what the evidence says under one period P: the sensor is awake once per
@@ -12,8 +10,8 @@ import (
 //
 // All looks are folded to one period and sorted. A window that starts in the gap before
 // look i and ends in the gap before look j contains the looks between, so its
-// log-likelihood is S(j) - S(i), with S the running sum of the looks' up or down. With a
-// uniform prior on start and end the marginal likelihood is
+// log-likelihood is S(j) - S(i), with S the running sum of the looks' up or down. With
+// len the length of a gap, thinned far from the contacts, the marginal likelihood is
 //
 //	Z = sum over i <= j of len(i) * len(j) * exp(S(j) - S(i)),
 //
@@ -21,9 +19,10 @@ import (
 // starts before x and B the ends after it. Both are running sums: no sampling, no grid.
 type fit struct {
 	hypothesis
-	logw   float64 // log of prior times marginal likelihood
-	weight float64 // share among all fits
-	cut    float64 // phase at which the circle is cut, deep in the sleeping part
+	likelihood float64 // log of the marginal likelihood
+	logw       float64 // the same, times the prior of the period
+	weight     float64 // share among all fits
+	cut        float64 // phase at which the circle is cut, deep in the sleeping part
 
 	start, end     float64 // of the window near ref, s; posterior medians
 	startSD, endSD float64
@@ -40,8 +39,8 @@ type fit struct {
 
 // A hypothesis is one period, or a small range of periods step wide around it.
 type hypothesis struct {
-	Period float64 `json:"p"`           // s
-	Step   float64 `json:"s,omitempty"` // s; 0 = exactly Period
+	Period float64 // s
+	Step   float64 // s; 0 = exactly Period
 }
 
 const (
@@ -60,8 +59,14 @@ type point struct {
 // bench is memory that fits of one evidence share.
 type bench struct {
 	points []point
+	keys   []uint64 // phases in the upper bits, look numbers in the lower phaseShift
+	phases []float64
 	sums   []float64
+	alien  float64 // log-likelihood of all answers if none is in a window
 }
+
+// phaseShift leaves room for the number of a look: maxLooks < 1<<phaseShift.
+const phaseShift = 10
 
 // A look further than scale/coherence out of phase between the ends of a hypothesis'
 // range says nothing about it yet.
@@ -84,7 +89,8 @@ func (e *evidence) fit(h hypothesis, b *bench, keep bool) *fit {
 			return f
 		}
 	}
-	f.integrate(e, b, a, base, keep)
+	f.integrate(b, a, e.scale, base+b.alien, keep)
+	f.likelihood = f.logw
 	f.logw += f.prior()
 	f.count(e)
 	return f
@@ -100,14 +106,14 @@ func (e *evidence) single(b *bench) *fit {
 	far := point{phase: -f.Period / 2, w: -1e-9, at: -f.Period / 2}
 	b.points = slices.Insert(b.points, 0, far)
 	a, _ := e.arc(b.points)
-	f.integrate(e, b, a, 0, true)
+	f.integrate(b, a, e.scale, b.alien, true)
 	// The period is longer than what was seen, but how long? The prior is even on its
 	// logarithm, and a period that long finds a window so short with chance 1/period.
 	least := max(last-e.oldest, 2*e.scale)
 	width := max(-e.oldest, e.scale)
 	inside := min((f.end-f.start)/width, 1) * width
 	f.logw += math.Log(priorSingle) - math.Log(f.z) + math.Log(f.Period*max(f.end-f.start, 1e-3))
-	f.logw += math.Log(inside / (least * math.Log(8*week/least)))
+	f.logw += math.Log(inside/least) - math.Log(math.Log(8*week/min(least, 2*week)))
 	f.logw -= e.breaks() * breakCost
 	f.windows = 1
 	return f
@@ -137,19 +143,30 @@ func (e *evidence) breaks() float64 {
 // fold puts the looks that say something about h into the bench, sorted by phase.
 func (e *evidence) fold(h hypothesis, b *bench) {
 	reach := e.reach(h)
-	b.points = b.points[:0]
-	for _, l := range e.looks {
+	b.keys, b.points = b.keys[:0], b.points[:0]
+	if len(b.phases) < len(e.looks) {
+		b.phases = make([]float64, len(e.looks))
+	}
+	inverse := 1 / h.Period
+	for i, l := range e.looks {
 		if math.Abs(l.at) > reach {
 			continue
 		}
-		w := e.down
-		if l.awake {
-			w = e.up
-		}
-		x := l.at - h.Period*math.Round(l.at/h.Period)
-		b.points = append(b.points, point{x, w * l.trust, l.at, l.awake})
+		x := l.at - h.Period*math.Floor(l.at*inverse+0.5)
+		b.phases[i] = x
+		turn := min(max(x*inverse+0.5, 0), 1)
+		b.keys = append(b.keys, uint64(turn*(1<<50))<<phaseShift|uint64(i))
 	}
-	slices.SortFunc(b.points, func(p, q point) int { return cmp.Compare(p.phase, q.phase) })
+	b.alien = 0
+	slices.Sort(b.keys) // several times as fast as sorting the points
+	for _, key := range b.keys {
+		i := key & (1<<phaseShift - 1)
+		l := &e.looks[i]
+		if l.awake {
+			b.alien += l.trust * logStray
+		}
+		b.points = append(b.points, point{b.phases[i], l.weight, l.at, l.awake})
+	}
 }
 
 // reach is the distance from ref within which looks say something about h.
@@ -268,7 +285,7 @@ func mod7(k float64) int {
 }
 
 // integrate fills in the marginal likelihood and the edges.
-func (f *fit) integrate(e *evidence, b *bench, a arc, base float64, keep bool) {
+func (f *fit) integrate(b *bench, a arc, scale, base float64, keep bool) {
 	n := len(b.points)
 	var first int
 	f.cut, first = rotated(b.points, a, f.Period)
@@ -276,38 +293,91 @@ func (f *fit) integrate(e *evidence, b *bench, a arc, base float64, keep bool) {
 	if len(b.sums) < size {
 		b.sums = make([]float64, 2*size)
 	}
-	room := b.sums
-	if keep {
-		room = make([]float64, size)
-	}
-	part := func(i int) []float64 { return room[i*(n+1) : (i+1)*(n+1)] }
+	part := func(i int) []float64 { return b.sums[i*(n+1) : (i+1)*(n+1)] }
 	looks, sums := part(0)[:n], part(1)
 	f.below, f.above, f.inLog, f.outLo = part(2), part(3), part(4), part(5)
 	sums[0] = 0
 	for i := range n {
-		p := b.points[(first+i)%n]
+		k := first + i
+		if k >= n {
+			k -= n
+		}
+		p := &b.points[k]
 		looks[i] = wrap(p.phase-f.cut, f.Period)
-		if i > 0 && looks[i] < looks[i-1] {
-			looks[i] = f.Period // as far round as the cut look, or rounded
+		switch {
+		case i == 0 || looks[i] >= looks[i-1]:
+		case looks[i-1]-looks[i] > f.Period/2:
+			looks[i] = f.Period // as far round as the cut look
+		default:
+			looks[i] = looks[i-1] // sorting has rounded
 		}
 		sums[i+1] = sums[i] + p.w
-		if p.awake {
-			base += math.Log(stray) * p.w / e.up
-		}
 	}
 	lowest := (a.first - first + n) % n
 	lo, hi := sums[lowest], sums[lowest+a.count]
-	for g := range n + 1 {
-		f.inLog[g] = math.Exp(min(lo-sums[g], 300))
-		f.outLo[g] = math.Exp(min(sums[g]-hi, 300))
-	}
 	f.looks = looks
-	f.edges()
-	width := max(f.end-f.start, 1e-3)
-	f.logw = base + hi - lo + math.Log(f.z) - math.Log(f.Period*width)
-	if !keep {
-		f.looks, f.below, f.above, f.inLog, f.outLo = nil, nil, nil, nil, nil
+	last := (lowest + a.count - 1) % n
+	width := max(looks[last]-looks[lowest], scale)
+	for g := range n + 1 {
+		f.inLog[g], f.outLo[g] = odds(lo-sums[g]), odds(sums[g]-hi)
+		from, to := f.gap(g)
+		if g <= lowest {
+			f.inLog[g] *= thinned(looks[lowest]-to, looks[lowest]-from, width)
+		}
+		if g > last {
+			f.outLo[g] *= thinned(from-looks[last], to-looks[last], width)
+		}
 	}
+	f.edges()
+	width = max(f.end-f.start, 1e-3)
+	f.logw = base + hi - lo + math.Log(f.z) - math.Log(f.Period*width)
+	if keep {
+		f.compress()
+		return
+	}
+	f.looks, f.below, f.above, f.inLog, f.outLo = nil, nil, nil, nil, nil
+}
+
+// thinned is the mean prior density of an edge that is near .. far s off the contacts, which
+// span width: even as long as that is little, then falling with the distance.
+func thinned(near, far, width float64) float64 {
+	if far-near < 1e-3*width {
+		return width / (width + near)
+	}
+	return width * math.Log((width+far)/(width+near)) / (far - near)
+}
+
+// odds is exp(x) within bounds.
+func odds(x float64) float64 { return math.Exp(min(max(x, -300), 300)) }
+
+// noEdge is the chance below which a gap is taken to have no edge.
+const noEdge = 1e-9
+
+// compress keeps the gaps in which an edge may lie and one on either side of each. In
+// between neither A nor B changes.
+func (f *fit) compress() {
+	n := len(f.looks)
+	for g := range n + 1 {
+		lo, hi := f.gap(g)
+		long := hi - lo + instant
+		least := noEdge * f.z / long
+		if f.inLog[g]*(f.above[g]+long*f.outLo[g]) < least &&
+			f.outLo[g]*(f.below[g]+long*f.inLog[g]) < least {
+			f.inLog[g], f.outLo[g] = 0, 0
+		}
+	}
+	edge := func(g int) bool { return f.inLog[g] > 0 || f.outLo[g] > 0 }
+	var c fit
+	for g := range n + 1 {
+		if g == 0 || g == n || edge(g-1) || edge(g) || edge(g+1) {
+			c.below, c.above = append(c.below, f.below[g]), append(c.above, f.above[g])
+			c.inLog, c.outLo = append(c.inLog, f.inLog[g]), append(c.outLo, f.outLo[g])
+			if g < n {
+				c.looks = append(c.looks, f.looks[g])
+			}
+		}
+	}
+	f.looks, f.below, f.above, f.inLog, f.outLo = c.looks, c.below, c.above, c.inLog, c.outLo
 }
 
 // gap is the extent of gap g, in s from the cut.
@@ -420,19 +490,22 @@ func (f *fit) count(e *evidence) {
 
 // awake is the chance that the sensor is awake at t, given this period.
 func (f *fit) awake(t float64) float64 {
-	if f.Step == 0 {
-		return f.exactly(t, f.Period)
-	}
 	// The range of periods smears the window the more the further away t is.
 	d := f.Step / 3
+	if d*math.Abs(t) < 0.005*f.Period*(f.end-f.start) {
+		return f.exactly(t, f.Period)
+	}
 	return (f.exactly(t, f.Period-d) + f.exactly(t, f.Period) + f.exactly(t, f.Period+d)) / 3
 }
 
 func (f *fit) exactly(t, period float64) float64 {
 	mid := (f.start + f.end) / 2
-	k := math.Round((t - mid) / period)
+	k := math.Floor((t-mid)/period + 0.5)
 	x := wrap(t-k*period-f.cut, f.Period)
-	g := sort.SearchFloat64s(f.looks, x)
+	g := 0 // there are few gaps
+	for g < len(f.looks) && f.looks[g] < x {
+		g++
+	}
 	lo, hi := f.gap(g)
 	x = min(max(x, lo), hi)
 	p := (f.below[g] + (x-lo)*f.inLog[g]) * (f.above[g] + (hi-x)*f.outLo[g]) / f.z

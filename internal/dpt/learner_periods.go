@@ -29,10 +29,11 @@ func (h hypothesis) prior() float64 {
 
 // Bounds of the search for periods.
 const (
-	maxCells     = 400 // ranges of periods that are kept
+	maxCells     = 96  // ranges of periods that are kept
 	fineCells    = 40  // ranges up to which they are made finer than they need to be
 	maxDivisor   = 160 // periods that fit into the distance of two meetings
 	maxSplits    = 1500
+	maxLeap      = 50
 	splitsAtOnce = 64
 	maxFits      = 48   // hypotheses that decide on the next probe
 	minPeriod    = 10.  // s
@@ -80,7 +81,7 @@ func (e *evidence) from(t float64) *evidence {
 		c.looks[i].at -= t
 	}
 	c.oldest -= t
-	c.newest -= t
+	c.chain = 0
 	return &c
 }
 
@@ -92,7 +93,8 @@ func (e *evidence) seeds(least float64, b *bench) []hypothesis {
 	}
 	for _, l := range e.lags() {
 		near := e.from(l.at)
-		all = added(all, near.sharpen(near.divisions(l, least), 0, b))
+		_, best := near.nice(b, 0)
+		all = added(all, ranges(near.sharpen(near.divisions(l, least), best, b)))
 	}
 	return all
 }
@@ -106,24 +108,43 @@ func (e *evidence) divisions(l lag, least float64) []hypothesis {
 		n := min(math.Ceil((hi-lo)*m/(e.scale/2)), 48)
 		for i := range int(n) {
 			step := (hi - lo) / n
-			hs = append(hs, hypothesis{lo + (float64(i)+0.5)*step, step})
+			// To the precision that is stored.
+			hs = append(hs, hypothesis{lo + (float64(i)+0.5)*step, float64(float32(step))})
 		}
 	}
 	return hs
 }
 
-// nice is the log-likelihood of the best nice period that is thought of.
-func (e *evidence) nice(b *bench, claimed float64) float64 {
-	best := math.Inf(-1)
-	for _, p := range nicePeriods {
-		if claimed > 0 && math.Abs(p-claimed) > aroundShare*p {
-			continue
-		}
-		if f := e.fit(hypothesis{Period: p}, b, false); f.windows > 1 {
-			best = max(best, f.logw-f.prior())
+// split reports whether there is a silence between two contacts. Without one there may
+// have been but one window, and no period can be told.
+func (e *evidence) split() bool {
+	silent := false
+	for _, l := range e.looks {
+		if l.at >= e.oldest && l.at <= 0 {
+			silent = silent || !l.awake
 		}
 	}
-	return best
+	return silent
+}
+
+// nice are the fits of the nice periods that are thought of, and best is the largest of
+// their log-likelihoods.
+func (e *evidence) nice(b *bench, claimed float64) (fits []*fit, best float64) {
+	var hs []hypothesis
+	for _, p := range nicePeriods {
+		if claimed == 0 || math.Abs(p-claimed) < aroundShare*p {
+			hs = append(hs, hypothesis{Period: p})
+		}
+	}
+	best = math.Inf(-1)
+	if !e.split() {
+		return nil, best
+	}
+	fits = e.weigh(hs, b)
+	for _, f := range fits {
+		best = max(best, f.likelihood)
+	}
+	return fits, best
 }
 
 // added are the ranges and those of the seeds that none of them covers.
@@ -148,7 +169,7 @@ func around(period float64) []hypothesis {
 	const n, off = 32, aroundShare
 	hs := make([]hypothesis, n)
 	for i := range hs {
-		step := 2 * off * period / n
+		step := float64(float32(2 * off * period / n))
 		hs[i] = hypothesis{period*(1-off) + (float64(i)+0.5)*step, step}
 	}
 	return hs
@@ -157,26 +178,27 @@ func around(period float64) []hypothesis {
 // sharpen weighs ranges of periods, drops the hopeless, and halves those in whose middle
 // and ends contacts would be out of phase, the likeliest first. A wide range is judged by
 // the looks near ref alone, which is hardly ever worse than what its parts come to: what
-// may turn out best is dropped only if it takes more than maxSplits to see.
-func (e *evidence) sharpen(cells []hypothesis, claimed float64, b *bench) []hypothesis {
+// may turn out best is dropped only if it takes more than maxSplits to see. best is the
+// log-likelihood of the best period known so far.
+func (e *evidence) sharpen(cells []hypothesis, best float64, b *bench) []*fit {
 	var fits []*fit
-	best := e.nice(b, claimed)
 	for splits := 0; ; {
 		for _, h := range cells {
 			if f := e.fit(h, b, false); !math.IsInf(f.logw, -1) {
-				f.logw -= h.prior()
 				fits = append(fits, f)
 				if !e.blurred(f) {
-					best = max(best, f.logw)
+					best = max(best, f.likelihood)
 				}
 			}
 		}
-		slices.SortStableFunc(fits, func(f, g *fit) int { return cmp.Compare(g.logw, f.logw) })
+		slices.SortStableFunc(fits, func(f, g *fit) int {
+			return cmp.Compare(g.likelihood, f.likelihood)
+		})
 		cells = cells[:0:0]
 		kept := fits[:0:0]
 		for _, f := range fits {
 			switch {
-			case f.logw < best-hopeless:
+			case f.likelihood < best-hopeless:
 			case e.blurred(f) && splits == maxSplits:
 			case e.blurred(f) && len(cells) < splitsAtOnce:
 				splits++
@@ -186,15 +208,15 @@ func (e *evidence) sharpen(cells []hypothesis, claimed float64, b *bench) []hypo
 			}
 		}
 		if len(cells) == 0 {
-			return e.refine(kept)
+			return e.refine(kept, b)
 		}
 		fits = kept
 	}
 }
 
-// refine halves what is left of the ranges further, as far as there is room.
-func (e *evidence) refine(fits []*fit) []hypothesis {
-	var cells []hypothesis
+// refine halves what is left of the ranges further, as far as there is room. It returns
+// them by ascending period.
+func (e *evidence) refine(fits []*fit, b *bench) []*fit {
 	fits = fits[:min(len(fits), maxCells)]
 	wide := 0
 	for _, f := range fits {
@@ -202,17 +224,31 @@ func (e *evidence) refine(fits []*fit) []hypothesis {
 			wide++
 		}
 	}
+	var finer []*fit
 	for _, f := range fits {
-		if e.wide(f) && len(fits)+wide <= fineCells {
-			cells = append(cells, f.halves()...)
-		} else {
-			cells = append(cells, f.hypothesis)
+		if !e.wide(f) || len(fits)+wide > fineCells {
+			finer = append(finer, f)
+			continue
+		}
+		for _, h := range f.halves() {
+			if g := e.fit(h, b, false); !math.IsInf(g.logw, -1) {
+				finer = append(finer, g)
+			}
 		}
 	}
-	slices.SortFunc(cells, func(a, b hypothesis) int {
-		return cmp.Or(cmp.Compare(a.Period, b.Period), cmp.Compare(a.Step, b.Step))
+	slices.SortFunc(finer, func(f, g *fit) int {
+		return cmp.Or(cmp.Compare(f.Period, g.Period), cmp.Compare(f.Step, g.Step))
 	})
-	return cells
+	return finer
+}
+
+// ranges are what is stored of fits.
+func ranges(fits []*fit) []hypothesis {
+	hs := make([]hypothesis, len(fits))
+	for i, f := range fits {
+		hs[i] = f.hypothesis
+	}
+	return hs
 }
 
 // sharp is how far, in windows, the ends of a range may fall apart over the time that
@@ -222,8 +258,35 @@ const sharp = 0.03
 // blurred reports whether the farthest contact says nothing about the range yet.
 func (e *evidence) blurred(f *fit) bool { return e.farthest() > e.reach(f.hypothesis) }
 
-// farthest is the largest distance of a contact from ref.
-func (e *evidence) farthest() float64 { return max(-e.oldest, e.newest) }
+// farthest is the largest distance from ref of a contact that can be brought into phase: a
+// period known well enough to reach one contact is tried out for the next if that is not
+// more than maxLeap times as far. Contacts beyond wait until others lie between.
+func (e *evidence) farthest() float64 {
+	if e.chain > 0 {
+		return e.chain
+	}
+	far := e.distances()
+	e.chain = max(e.scale, 1)
+	for i, d := range far {
+		if i > 0 && d > maxLeap*max(far[i-1], e.scale) && e.chain > 1.2*e.scale {
+			break
+		}
+		e.chain = max(e.chain, d)
+	}
+	return e.chain
+}
+
+// distances are those of the contacts from ref, ascending.
+func (e *evidence) distances() []float64 {
+	var far []float64
+	for _, l := range e.looks {
+		if l.awake {
+			far = append(far, math.Abs(l.at))
+		}
+	}
+	slices.Sort(far)
+	return far
+}
 
 func (e *evidence) wide(f *fit) bool {
 	return e.farthest()/f.Period*f.Step > sharp*max(f.end-f.start, e.scale/4)
@@ -255,26 +318,25 @@ const sameShare = 1e-3
 // otherShare is how far away a period is taken for another one, such as a multiple.
 const otherShare = 0.05
 
-// believe weighs the ranges kept, the nice periods, and the companions of the heaviest.
-// Once a period is claimed only those near it are thought of: visits follow the claim
-// then, and would fit many another.
+// believe weighs the ranges kept and the nice periods. Once a period is claimed only
+// those near it are thought of: visits follow the claim then, and would fit many another.
 func (e *evidence) believe(cells []hypothesis, claimed float64) *belief {
 	b := &bench{}
+	nice, _ := e.nice(b, claimed)
+	return e.conclude(append(e.weigh(cells, b), nice...), claimed, b)
+}
+
+// conclude adds the companions of the heaviest fits and compares them all.
+func (e *evidence) conclude(fits []*fit, claimed float64, b *bench) *belief {
 	bel := &belief{evidence: e, single: e.single(b), near: claimed}
-	hs := slices.Clone(cells)
-	for _, p := range nicePeriods {
-		if claimed == 0 || math.Abs(p-claimed) < aroundShare*p {
-			hs = append(hs, hypothesis{Period: p})
-		}
-	}
-	fits := e.weigh(hs, b)
+	fits = slices.DeleteFunc(fits, func(f *fit) bool { return f.windows < 2 })
 	if claimed == 0 {
 		fits = append(fits, e.weigh(companions(fits), b)...)
 	}
-	slices.SortStableFunc(fits, func(f, g *fit) int { return cmp.Compare(g.logw, f.logw) })
 	if len(fits) == 0 {
 		return bel
 	}
+	slices.SortStableFunc(fits, func(f, g *fit) int { return cmp.Compare(g.logw, f.logw) })
 	sum := 0.0
 	for _, f := range fits {
 		f.weight = math.Exp(f.logw - fits[0].logw)
@@ -291,7 +353,7 @@ func (e *evidence) believe(cells []hypothesis, claimed float64) *belief {
 		sum += f.weight
 	}
 	for _, f := range fits {
-		if f.weight > 1e-5 {
+		if f.weight > leastWeight {
 			g := e.fit(f.hypothesis, b, true)
 			g.weight = f.weight / sum
 			bel.fits = append(bel.fits, g)
@@ -299,6 +361,9 @@ func (e *evidence) believe(cells []hypothesis, claimed float64) *belief {
 	}
 	return bel
 }
+
+// leastWeight of a fit that has a say in where to look next.
+const leastWeight = 1e-4
 
 // heaviest are the heaviest maxFits, of which a quarter is far from the first: its rivals
 // have to be seen to be ruled out.
@@ -336,8 +401,10 @@ func companions(fits []*fit) []hypothesis {
 	for _, f := range top[:min(len(top), 6)] {
 		for _, r := range []float64{2, 3, 0.5, 1. / 3, 1. / 5, 1. / 7} {
 			h := hypothesis{f.Period * r, f.Step * r}
-			near := func(g *fit) bool { return math.Abs(g.Period-h.Period) < max(g.Step, 1e-9*g.Period) }
-			twin := func(o hypothesis) bool { return math.Abs(o.Period-h.Period) < max(o.Step, 1e-9*o.Period) }
+			twin := func(o hypothesis) bool {
+				return math.Abs(o.Period-h.Period) < max(o.Step, 1e-9*o.Period)
+			}
+			near := func(g *fit) bool { return twin(g.hypothesis) }
 			if h.Period >= minPeriod && h.Period <= 2*week && !slices.ContainsFunc(fits, near) &&
 				!slices.ContainsFunc(hs, twin) {
 				hs = append(hs, h)

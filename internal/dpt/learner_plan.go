@@ -36,9 +36,9 @@ func (s *learnerState) stage(b *belief) string {
 		return stageSearch
 	case s.Probes-s.Base > effort+s.Base/2:
 		return stageIrregular
-	case !b.periodic() && b.following(s):
+	case (!b.periodic() || s.Poor) && b.following(s):
 		return stageFollow
-	case !b.periodic():
+	case !b.periodic() || s.Poor:
 		return stageGap
 	case b.settled() && b.sharpEdges():
 		return stageValidate
@@ -101,11 +101,15 @@ func (b *belief) following(s *learnerState) bool {
 	return s.Quiet < need
 }
 
-// follow doubles the time since the first contact with each look, up to MaxGap. A
-// silence is looked at again soon.
+// follow about doubles the time since the first contact with each look, in steps up to
+// MaxGap or, after the first window, to half of one. A silence is looked at again soon.
 func (s *learnerState) follow(b *belief, from int64) (int64, string) {
 	age := -b.recent()
-	step := min(max(age, firstStep), seconds(s.Limits.MaxGap))
+	longest := seconds(s.Limits.MaxGap)
+	if len(b.meetings()) > 1 { // a window was followed before
+		longest = max(longest, b.scale/2)
+	}
+	step := min(max(age, firstStep), longest)
 	if s.Quiet > 0 {
 		step = max(step/8, firstStep)
 	}
@@ -121,8 +125,8 @@ func (s *learnerState) follow(b *belief, from int64) (int64, string) {
 func (s *learnerState) nextWindow(b *belief, from int64) (int64, string) {
 	length := max(-b.recent(), b.scale)
 	mid := b.recent() / 2
-	patience := max(1.1*3600, 60*length)
-	if s.Quiet > impatient {
+	patience := max(1.1*3600, 6*length*float64(b.before()+2))
+	if s.Quiet > max(impatient, 3*b.before()) {
 		patience = day
 	}
 	patience = min(patience, 1.1*day)
@@ -132,13 +136,13 @@ func (s *learnerState) nextWindow(b *belief, from int64) (int64, string) {
 	}
 	// What was seen of the window may be its very end. But a sensor that was met after n
 	// looks is awake for about one part in n, and it was asleep for this long already.
-	gap := max(2*length, 0.7*b.covered()/float64(b.before()+2))
+	gap := max(2.5*length, 0.7*b.covered()/float64(b.before()+2))
 	at := max(from, s.Last+int64(gap*1000))
 	return at, "gap: " + rounded(gap*1000) + " apart for the next window"
 }
 
 // impatient is the number of silences after which one more is worth a day's wait.
-const impatient = 25
+const impatient = 60
 
 // before is the number of looks before the first contact.
 func (b *belief) before() int {
@@ -168,19 +172,40 @@ func (b *belief) covered() float64 {
 	return longest
 }
 
-// worthWaiting is the chance of a window for which the search for the next one waits.
-const worthWaiting = 0.2
+// afar is what the silences say of a range of periods that are too far from ref to be
+// brought into phase: each is one where the sensor is awake for some share of the time.
+func (b *belief) afar(f *fit) float64 {
+	reach, silent := b.reach(f.hypothesis), 0.0
+	for _, l := range b.looks {
+		if !l.awake && math.Abs(l.at) > reach {
+			silent += l.trust
+		}
+	}
+	duty := min((f.end-f.start)/f.Period, 1)
+	return silent * math.Log(1-duty*(1-b.loss))
+}
+
+// Chances of a window for which the search for the next one waits.
+const (
+	worthWaiting = 0.2  // at any rate
+	leastWaiting = 0.02 // never for less
+	easilyFound  = 48   // looks before the first contact; after more the walk is hopeless
+	waitingGain  = 8    // for so much more than a look on the way offers
+)
 
 // jackpot is the instant after from at which the sensor is most likely awake if its
 // period is a nice one, and how likely. 0 where it is not worth waiting for.
 func (b *belief) jackpot(mid, from, patience float64) (at, share float64) {
 	bn := &bench{}
 	var fits []*fit
-	best := math.Inf(-1)
+	best, elusive := math.Inf(-1), b.before() > easilyFound
 	add := func(h hypothesis) *fit {
 		f := b.fit(h, bn, h.Step == 0)
 		if math.IsInf(f.logw, -1) {
 			return nil
+		}
+		if elusive {
+			f.logw += b.afar(f)
 		}
 		best = max(best, f.logw)
 		return f
@@ -215,7 +240,9 @@ func (b *belief) jackpot(mid, from, patience float64) (at, share float64) {
 			at, share = t, p
 		}
 	}
-	if share < worthWaiting {
+	// A look on the way meets the window with the chance of one in so many as there were
+	// before the first contact.
+	if share < min(worthWaiting, max(waitingGain/float64(b.before()+2), leastWaiting)) {
 		return 0, 0
 	}
 	return at, share

@@ -33,6 +33,8 @@ type Learned struct {
 	Days    float64 `json:"days"`   // the same
 	Period  float64 `json:"period_seconds"`
 	Awake   float64 `json:"awake_seconds"`
+	// Confidence is the learner's own, see dpt.Claim.
+	Confidence float64 `json:"confidence"`
 	// Inside is the share of the next 60 instants in the middle of windows claimed at
 	// which the sensor is awake.
 	Inside float64 `json:"inside_true_window"`
@@ -79,40 +81,55 @@ func (c Learning) Validate() error {
 	return nil
 }
 
+// LearningRun is a run of Learning: what it came to and all that is needed to draw it.
+type LearningRun struct {
+	Learned
+	of       Learning
+	from, at time.Time // begin and end of learning
+	probes   []visit.Outcome
+	truth    []sleepplan.Window
+	claim    dpt.Claim
+}
+
 // Run lets it learn until it claims a plan, but for Days at most.
-func (c Learning) Run() (Learned, error) {
+func (c Learning) Run() (LearningRun, error) {
+	run := LearningRun{of: c}
 	if err := c.Validate(); err != nil {
-		return Learned{}, err
+		return run, err
 	}
 	rng := rand.New(rand.NewPCG(c.Seed, 0x6c6561726e000000))
-	from := Epoch.Add(time.Duration(rng.Float64() * float64(7*day)))
-	until := from.Add(fromSeconds(c.Days * day.Seconds()))
-	truth, err := c.windows(rng, from, until.Add(judgedDays*day))
-	if err != nil {
-		return Learned{}, err
+	run.from = Epoch.Add(time.Duration(rng.Float64() * float64(7*day)))
+	until := run.from.Add(fromSeconds(c.Days * day.Seconds()))
+	var err error
+	if run.truth, err = c.windows(rng, run.from, until.Add(judgedDays*day)); err != nil {
+		return run, err
 	}
-	s := dozer{truth, c.Loss, rng}
+	run.learn(dozer{run.truth, c.Loss, rng}, until)
+	return run, nil
+}
+
+// learn probes the sensor as the learner asks for, until it claims a plan.
+func (r *LearningRun) learn(s dozer, until time.Time) {
 	l := dpt.NewLearner(dpt.LearnerParams{Bootstrap: 5 * time.Minute, MinGap: time.Second,
-		MaxGap: time.Hour}, from, c.Seed)
-	now := from
-	claim, claimed := l.Claim()
-	for !claimed {
-		at, _ := l.Next(now, 1)
+		MaxGap: time.Hour}, r.from, r.of.Seed)
+	r.at = r.from
+	for !r.Claimed {
+		at, _ := l.Next(r.at, 1)
 		if at.After(until) {
 			break
 		}
 		o := s.probe(at)
 		l.Observe(o)
-		now = o.Ended
-		claim, claimed = l.Claim()
+		r.probes, r.at = append(r.probes, o), o.Ended
+		r.claim, r.Claimed = l.Claim()
 	}
-	res := Learned{Claimed: claimed, Days: now.Sub(from).Hours() / 24}
-	res.State, _, res.Probes = l.State()
-	if claimed {
-		res.Period, res.Awake = claim.Period.Seconds(), claim.Awake.Seconds()
-		res.judge(claim.Plan, s, now)
+	r.Days = r.at.Sub(r.from).Hours() / 24
+	r.State, _, r.Probes = l.State()
+	if r.Claimed {
+		r.Period, r.Awake = r.claim.Period.Seconds(), r.claim.Awake.Seconds()
+		r.Confidence = r.claim.Confidence
+		r.judge(r.claim.Plan, s, r.at)
 	}
-	return res, nil
 }
 
 // windows of the sensor in [from, to), ascending; jitter does not let them overlap.
