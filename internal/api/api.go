@@ -21,7 +21,7 @@ import (
 	"github.com/crawld/crawld/internal/repository"
 )
 
-// Options are the parts that the handler shows. All are needed but Fleet.
+// Options are the parts that the handler shows. All are needed but Fleet and Expires.
 type Options struct {
 	Repo *repository.Repository
 	// Do runs f on the loop that owns the planner. An error means that f did not
@@ -38,6 +38,9 @@ type Options struct {
 	// Fleet is the fleet that the planner has now; it must not block. nil: sleep
 	// plans are shown as text, without their windows.
 	Fleet func() *fleet.Fleet
+	// Expires is when the lifetime of a sensor ends that registered itself; false for those
+	// that are listed. nil: all are.
+	Expires func(sensor string) (at time.Time, registered bool)
 }
 
 const (

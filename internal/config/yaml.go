@@ -35,6 +35,7 @@ func (c *Config) YAML() string {
 		formatDuration(c.Polling.Desync), c.Polling.PublishTimes)
 	line("groups: [%s]", join(c.Groups, Group.text))
 	line("web:\n  listen: %s", quote(c.Web.Listen))
+	line("%s", c.Directory.text())
 	line("networks:\n  allow: [%s]\n  deny: [%s]",
 		join(c.Networks.Allow, quotePrefix), join(c.Networks.Deny, quotePrefix))
 	l := c.Limits

@@ -104,10 +104,7 @@ func (p *Planner) note(s *sensor, o visit.Outcome) {
 		s.rec.NotBefore = o.Ended.Add(o.RetryAfter)
 	}
 	if o.Contact {
-		s.rec.Contacts = append(s.rec.Contacts, o.Ended)
-		if extra := len(s.rec.Contacts) - maxContacts; extra > 0 {
-			s.rec.Contacts = slices.Delete(s.rec.Contacts, 0, extra)
-		}
+		s.heard(o.Ended)
 	}
 	s.undo = nil
 }
@@ -233,6 +230,8 @@ func (p *Planner) react(s *sensor, o visit.Outcome, wasPolled bool, now time.Tim
 	case !o.Result.Success():
 		p.replan(s, now)
 		s.rec.Retry = len(s.rec.Instants) > 0
+	case o.Kind == visit.Announced:
+		p.replan(s, now) // the source has moved where no crawl was planned
 	case wasPolled:
 		p.replan(s, now) // back from being unreachable
 	case s.rec.Rate.Moved(s.rec.Planned):

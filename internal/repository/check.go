@@ -94,7 +94,7 @@ func (k *checker) each(name string, row func(key, value []byte) error) int {
 	n := 0
 	b := k.bucket(name)
 	if b == nil {
-		return 0 // snapshots, before the first one
+		return 0 // made with its first row
 	}
 	c := b.Cursor()
 	for key, value := c.First(); key != nil; key, value = c.Next() {
@@ -130,6 +130,10 @@ func (k *checker) check(tx *bbolt.Tx) error {
 			return errors.New("not an instant")
 		}
 		return nil
+	})
+	k.each(string(registrations), func(key, value []byte) error {
+		_, err := decodeRegistration(key, value)
+		return err
 	})
 	got := counts{r.Sensors, r.Versions, r.Bodies}
 	if want, err := decodeCounts(k.bucket("meta").Get([]byte("counts"))); err != nil || want != got {

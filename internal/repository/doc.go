@@ -25,6 +25,8 @@
 //	└── time            -> crawl plan, opaque    the last few range starts
 //	snapshots                                    made with the first snapshot
 //	└── group | time    -> version row | event | parts      one per republication
+//	registrations                                made with the first registration
+//	└── number          -> Registration, JSON    of endpoints in the resource directory
 //
 // Key parts:
 //
@@ -36,6 +38,7 @@
 //	hash16   first 16 bytes of the SHA-256 of the raw body. The other 16 are in
 //	         the body row, all 32 in the version row, and both are verified
 //
+//	number   of a registration, uint64, big endian
 //	group    the id of a group, written as a sensor's is
 //	event    int64 microseconds, the newest event behind the snapshot
 //	parts    what it is made of: kind | id | time | hash of each member's version, or
@@ -44,7 +47,8 @@
 // A sensor's rows stay when it leaves the fleet, a group's when it is configured
 // no more. Later buckets (index, cells, events) go beside these: opening creates no
 // bucket and passes over those it does not know, so they come with the schema
-// version that first writes them, or, like snapshots, when they are first needed.
+// version that first writes them, or, like snapshots and registrations, when they are
+// first needed.
 //
 // # Groups
 //
