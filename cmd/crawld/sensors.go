@@ -122,10 +122,17 @@ func sensorsCommand() *cobra.Command {
 	return cmd
 }
 
+// sensorLine is a sensor as the daemon tells of it.
+type sensorLine struct {
+	planner.Explanation
+	Origin  string     `json:"origin"`
+	Expires *time.Time `json:"expires"` // end of its registration; null: it is listed
+}
+
 // sensorPage is one page of the daemon's list.
 type sensorPage struct {
-	Sensors []planner.Explanation `json:"sensors"`
-	Next    string                `json:"next"`
+	Sensors []sensorLine `json:"sensors"`
+	Next    string       `json:"next"`
 }
 
 func sensorsList(s *server) *cobra.Command {
@@ -134,7 +141,7 @@ func sensorsList(s *server) *cobra.Command {
 		Short: "List all sensors with state, age and next visit",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all := []planner.Explanation{}
+			all := []sensorLine{}
 			for from, more := "", true; more; {
 				var page sensorPage
 				path := "/api/v1/sensors?from=" + url.QueryEscape(from)
@@ -174,7 +181,7 @@ func sensorsShow(s *server) *cobra.Command {
 			if output(cmd) == "json" {
 				return printJSON(cmd.OutOrStdout(), raw)
 			}
-			var e planner.Explanation
+			var e sensorLine
 			if err := json.Unmarshal(raw, &e); err != nil {
 				return err
 			}
@@ -185,8 +192,11 @@ func sensorsShow(s *server) *cobra.Command {
 	return cmd
 }
 
-func showSensor(row func(...any), e planner.Explanation) {
+func showSensor(row func(...any), e sensorLine) {
 	row("sensor", e.ID)
+	if e.Expires != nil {
+		row("registered until", e.Expires.Format(time.RFC3339))
+	}
 	row("uri", e.URI)
 	row("state", e.State)
 	row("sleep plan", e.SleepPlan)

@@ -23,7 +23,8 @@ import (
 	"github.com/crawld/crawld/internal/repository"
 )
 
-// Options are the parts that the handler shows. All are needed but Fleet, Gate and Metrics.
+// Options are the parts that the handler shows. All are needed but Fleet, Gate, Metrics and
+// Expires.
 type Options struct {
 	Repo *repository.Repository
 	// Do runs f on the loop that owns the planner. An error means that f did not
@@ -44,6 +45,9 @@ type Options struct {
 	// may publish and all may see.
 	Gate    func() *discovery.Gate
 	Metrics prometheus.Registerer // of what the handler itself counts; nil = not shown
+	// Expires is when the lifetime of a sensor ends that registered itself; false for those
+	// that are listed. nil: all are.
+	Expires func(sensor string) (at time.Time, registered bool)
 }
 
 const (

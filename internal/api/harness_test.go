@@ -138,7 +138,10 @@ func (d *daemon) open() {
 		Reload: func(context.Context) error { return nil },
 		Config: func() string { return "data: x\n" },
 		Ready:  func() bool { return true },
-		Fleet:  func() *fleet.Fleet { return d.fleet }}
+		Fleet:  func() *fleet.Fleet { return d.fleet },
+		Expires: func(id string) (time.Time, bool) {
+			return start.Add(time.Hour), id == "unknown-plan"
+		}}
 	d.handler = New(d.o)
 }
 

@@ -111,7 +111,7 @@ type indexView struct {
 	States  []count
 	Used    []count
 	Mean    float64 // expected latency of an event, seconds
-	Sensors []planner.Explanation
+	Sensors []sensorRow
 	Next    string // link of the next page, empty at the end
 	Filter  string
 }

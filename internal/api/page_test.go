@@ -116,7 +116,10 @@ func TestPageCheckCatchesTextTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	sensor := &sensorView{sensorDetail: detail, Timeline: detail.timeline()}
-	index := &indexView{Status: d.p.Status(d.now), Sensors: d.p.ExplainAll("", 100, d.now)}
+	index := &indexView{Status: d.p.Status(d.now)}
+	for _, e := range d.p.ExplainAll("", 100, d.now) {
+		index.Sensors = append(index.Sensors, sensorRow{Explanation: e})
+	}
 	for name, view := range map[string]any{"sensor.html": sensor, "index.html": index} {
 		var page bytes.Buffer
 		if err := plain.ExecuteTemplate(&page, name, view); err != nil {

@@ -47,10 +47,34 @@ func (f filter) match(e *planner.Explanation) bool {
 	return true
 }
 
+// Where a sensor in the fleet comes from.
+const (
+	originListed     = "listed"     // by the operator
+	originRegistered = "registered" // at the resource directory
+)
+
+// sensorRow is what is believed of a sensor, and why it is there.
+type sensorRow struct {
+	planner.Explanation
+	Origin  string     `json:"origin"`
+	Expires *time.Time `json:"expires"` // end of its registration; null: it is listed
+}
+
+func (s *server) row(e planner.Explanation) sensorRow {
+	row := sensorRow{Explanation: e, Origin: originListed}
+	if s.o.Expires == nil {
+		return row
+	}
+	if at, registered := s.o.Expires(e.ID); registered {
+		row.Origin, row.Expires = originRegistered, &at
+	}
+	return row
+}
+
 // sensorList is a page of the fleet.
 type sensorList struct {
-	Sensors []planner.Explanation `json:"sensors"`
-	Next    string                `json:"next"` // id that the next page begins with
+	Sensors []sensorRow `json:"sensors"`
+	Next    string      `json:"next"` // id that the next page begins with
 	now     time.Time
 }
 
@@ -68,7 +92,7 @@ func (s *server) sensors(r *http.Request) (any, error) {
 
 // list asks for one page at a time, so that the loop crawls between them.
 func (s *server) list(ctx context.Context, f filter) (sensorList, error) {
-	page := sensorList{Sensors: []planner.Explanation{}}
+	page := sensorList{Sensors: []sensorRow{}}
 	rows, ask := f.limit, s.ask
 	if !f.all() {
 		rows, ask = maxRows, s.askFleet
@@ -93,7 +117,7 @@ func (s *server) list(ctx context.Context, f filter) (sensorList, error) {
 				page.Next = chunk[i].ID
 				return page, nil
 			}
-			page.Sensors = append(page.Sensors, chunk[i])
+			page.Sensors = append(page.Sensors, s.row(chunk[i]))
 		}
 		if len(chunk) <= rows {
 			return page, nil
@@ -112,7 +136,7 @@ func detach(e *planner.Explanation) { e.ObservedUp = slices.Clone(e.ObservedUp) 
 
 // sensorDetail is one sensor with what the repository knows of it.
 type sensorDetail struct {
-	planner.Explanation
+	sensorRow
 	Age    *float64        `json:"age_seconds"` // since the last success; null: never
 	Plan   planDetail      `json:"plan"`
 	Latest *latestVersion  `json:"latest"` // null: never described
@@ -199,6 +223,7 @@ func (s *server) believed(ctx context.Context, id string) (*sensorDetail, error)
 	case !known:
 		return nil, unknownSensor(id)
 	}
+	d.sensorRow = s.row(d.Explanation)
 	if d.LastSuccess != nil {
 		age := max(d.now.Sub(*d.LastSuccess).Seconds(), 0)
 		d.Age = &age

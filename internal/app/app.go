@@ -57,10 +57,12 @@ type App struct {
 	server   *http.Server
 	tcp      net.Listener
 	unix     net.Listener
-	reload   sync.Mutex        // one reload at a time; guards o.Patterns and tried
-	tried    [sha256.Size]byte // fingerprint of the lists that were read last, well or not
-	flagged  bool              // o.Patterns are not the configuration's
-	fleet    atomic.Pointer[fleet.Fleet]
+	reload   sync.Mutex                  // one reload at a time; guards o.Patterns and tried
+	tried    [sha256.Size]byte           // fingerprint of the lists that were read last, well or not
+	flagged  bool                        // o.Patterns are not the configuration's
+	listed   atomic.Pointer[fleet.Fleet] // what the lists say
+	fleet    atomic.Pointer[fleet.Fleet] // what is crawled: the listed sensors and the registered
+	rd       *rd                         // nil: there is no resource directory
 	gate     atomic.Pointer[discovery.Gate]
 	reloads  reloadMetrics
 	groups   groupMetrics
@@ -91,7 +93,6 @@ func New(o Options) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.fleet.Store(l.fleet)
 	if err = a.openGate(o.Config); err != nil {
 		return nil, err
 	}
@@ -110,6 +111,15 @@ func New(o Options) (_ *App, err error) {
 	}
 	a.defers("database", a.repo.Close)
 	a.tellIndex()
+	if err := a.openDirectory(); err != nil {
+		return nil, err
+	}
+	all, err := a.joined(l.fleet)
+	if err != nil {
+		return nil, err
+	}
+	a.listed.Store(l.fleet)
+	a.fleet.Store(all)
 	if a.client, err = newClient(o.Config); err != nil {
 		return nil, err
 	}
@@ -119,10 +129,10 @@ func New(o Options) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := planner.New(l.fleet, par, saved, now)
+	p, err := planner.New(all, par, saved, now)
 	if err != nil { // the sensors' records have been checked one by one
 		o.Log.Error("saved plan is unreadable, a new range starts", zap.Error(err))
-		if p, err = planner.New(l.fleet, par, planner.Saved{Sensors: saved.Sensors}, now); err != nil {
+		if p, err = planner.New(all, par, planner.Saved{Sensors: saved.Sensors}, now); err != nil {
 			return nil, err
 		}
 	}
@@ -237,6 +247,9 @@ func (a *App) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	if a.rd != nil {
+		serving.Go(func() error { return a.serveDirectory(ctx) })
+	}
 	serving.Go(func() error {
 		a.announce(ctx)
 		return nil
@@ -274,7 +287,7 @@ func (a *App) register() {
 
 func (a *App) handler() http.Handler {
 	return api.New(api.Options{Repo: a.repo, Do: a.crawler.Do, Reload: a.Reload,
-		Config: a.o.Config.YAML, Fleet: a.fleet.Load, Gate: a.gate.Load,
+		Config: a.o.Config.YAML, Fleet: a.fleet.Load, Expires: a.expires, Gate: a.gate.Load,
 		Gatherer: a.registry, Metrics: a.registry, Version: a.o.Version, Log: a.o.Log,
 		Ready: func() bool {
 			select {

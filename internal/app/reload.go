@@ -87,7 +87,7 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 	if err != nil {
 		return fleet.Diff{}, err
 	}
-	diff := fleet.Compare(a.fleet.Load(), next.fleet)
+	diff := fleet.Compare(a.listed.Load(), next.fleet)
 	if err := a.replace(ctx, next); err != nil {
 		return fleet.Diff{}, err
 	}
@@ -103,20 +103,25 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 
 // replace puts fleet and groups into force, or neither.
 func (a *App) replace(ctx context.Context, next listed) error {
+	all, err := a.joined(next.fleet)
+	if err != nil {
+		return err
+	}
 	before := a.repo.Groups()
 	if err := a.setGroups(next.republished()); err != nil {
 		return err
 	}
 	var refused error
-	err := a.crawler.Do(ctx, func(p *planner.Planner, now time.Time) {
+	err = a.crawler.Do(ctx, func(p *planner.Planner, now time.Time) {
 		if refused = p.Regroup(timed(next.groups), now); refused == nil {
-			p.Replace(next.fleet, now)
+			p.Replace(all, now)
 		}
 	})
 	if err = errors.Join(err, refused); err != nil {
 		return errors.Join(err, a.setGroups(before))
 	}
-	a.fleet.Store(next.fleet)
+	a.listed.Store(next.fleet)
+	a.fleet.Store(all)
 	return nil
 }
 

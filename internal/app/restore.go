@@ -59,6 +59,9 @@ func (a *App) store(o visit.Outcome, record []byte, done func(error)) {
 		if err == nil {
 			a.groups.visited(o)
 		}
+		if a.rd != nil {
+			a.rd.settled(o, err)
+		}
 		if err == nil && o.Result == visit.Described {
 			a.o.Log.Debug("stored", zap.String("sensor", o.Sensor), zap.String("hash", o.Hash))
 		}

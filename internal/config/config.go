@@ -62,6 +62,7 @@ type Config struct {
 	Publishers  []Publisher
 	Readers     []Reader // nil = everybody may read
 	Web         Web
+	Directory   Directory
 	Networks    Networks
 	Limits      Limits
 	Log         Log
@@ -134,7 +135,8 @@ func Default() Config {
 			Policy: PolicyHZ, Bootstrap: 5 * time.Minute, MinGap: 10 * time.Second, MaxGap: time.Hour,
 			PollsPerPublication: 1.15, SD: SDFolded, PublishTimes: PublishAuto,
 		},
-		Web: Web{Listen: "127.0.0.1:9683"},
+		Web:       Web{Listen: "127.0.0.1:9683"},
+		Directory: Directory{DefaultLifetime: defaultLifetime},
 		Limits: Limits{
 			Body: 64 << 10, Blocks: 1024, BlockMin: 64, Progress: 10 * time.Second,
 			PerHost: 64, PerSubnet: 256,

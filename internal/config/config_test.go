@@ -50,7 +50,8 @@ func TestReferenceConfigHasEveryKey(t *testing.T) {
 	}
 	keys := []string{"web.listen", "networks.allow", "networks.deny", "log.level", "log.format"}
 	for prefix, f := range map[string]fields{"": c.fields(), "planner.": c.Planner.fields(),
-		"polling.": pollingFields(&c.Polling), "limits.": c.Limits.fields()} {
+		"polling.": pollingFields(&c.Polling), "limits.": c.Limits.fields(),
+		"directory.": c.Directory.fields()} {
 		for k := range f {
 			keys = append(keys, prefix+k)
 		}
@@ -80,6 +81,7 @@ publishers:
 - {kid: a, key_file: k.jwk, token_file: /t, sources: [{id: s, address: "x:", type: t}]}
 readers: [{token_file: r, sources: [s, "u:v"]}, {token_file: q, sources: ["*"]}]
 web: {listen: ":0"}
+directory: {listen: ["[::]:5683", "10.0.0.1:61616"], default_lifetime: 1h, networks: [fd00::/8]}
 networks: {allow: [10.0.0.0/8], deny: ["2001:db8::/32"]}
 limits: {body: 1MiB, blocks: 7, block_min: 16, progress: 3s, per_host: 1, per_subnet: 2}
 log:
@@ -107,6 +109,8 @@ log:
 		Readers: []Reader{{TokenFile: "/etc/c[1]/r", Sources: []string{"s", "u:v"}},
 			{TokenFile: "/etc/c[1]/q", All: true}},
 		Web: Web{":0"},
+		Directory: Directory{[]string{"[::]:5683", "10.0.0.1:61616"}, time.Hour,
+			[]netip.Prefix{netip.MustParsePrefix("fd00::/8")}},
 		Networks: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 			[]netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
 		Limits: Limits{1 << 20, 7, 16, 3 * time.Second, 1, 2},
@@ -245,6 +249,11 @@ func drawConfig(t *rapid.T) Config {
 		c.Readers = append(c.Readers, r)
 	}
 	c.Web.Listen = "[::1]:8080"
+	if rapid.Bool().Draw(t, "directory") {
+		c.Directory = Directory{[]string{":0", "h:1"}[:rapid.IntRange(1, 2).Draw(t, "listen")],
+			time.Duration(rapid.IntRange(1, 366*86400).Draw(t, "lifetime")) * time.Second,
+			[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	}
 	c.Networks.Deny = []netip.Prefix{
 		netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("0.0.0.0/0")}
 	c.Limits = Limits{gap.Draw(t, "body") + 64, gap.Draw(t, "blocks"), 1024, time.Second, 9, 99}
@@ -280,6 +289,8 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 		Sources: []Source{{"s", "a", "t"}}}}
 	c.Readers = []Reader{{TokenFile: "/r", All: true}}
 	c.Web.Listen = ":1"
+	c.Directory = Directory{[]string{":5683"}, time.Hour,
+		[]netip.Prefix{netip.MustParsePrefix("::/0")}}
 	any4 := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	c.Networks, c.Limits = Networks{any4, any4}, Limits{1024, 2, 16, time.Second, 3, 4}
 	c.Log = Log{"warn", "json"}

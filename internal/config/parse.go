@@ -51,6 +51,7 @@ func Parse(name string, data []byte) (*Config, error) {
 	}
 	c.Planner.check(d)
 	checkPolling(d, &c.Polling)
+	c.Directory.check(d)
 	if err := d.err(); err != nil {
 		return nil, err
 	}
@@ -78,6 +79,7 @@ func (c *Config) fields() fields {
 		"publishers":   c.publishers,
 		"readers":      c.readers,
 		"web":          func(v value) { v.mapping(fields{"listen": c.Web.listen}) },
+		"directory":    func(v value) { v.mapping(c.Directory.fields()) },
 		"networks": func(v value) {
 			v.mapping(fields{"allow": prefixes(&c.Networks.Allow), "deny": prefixes(&c.Networks.Deny)})
 		},
@@ -225,20 +227,25 @@ func (p *Planner) check(d *decoder) {
 		"the guard %s leaves nothing of the range %s; shorten the guard", show(p.Guard), show(p.Range))
 }
 
-func (w *Web) listen(v value) {
-	const want = "host:port such as 127.0.0.1:9683"
+func (w *Web) listen(v value) { v.hostPort(&w.Listen, "host:port such as 127.0.0.1:9683") }
+
+// hostPort reads an address to listen on.
+func (v value) hostPort(dst *string, want string) bool {
 	var s string
 	if !v.text(&s, want) {
-		return
+		return false
 	}
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {
 		v.wrongType(want)
-	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		v.fail("port %q: expected a number in 0 .. 65535", clip(port))
-	} else {
-		w.Listen = s
+		return false
 	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		v.fail("port %q: expected a number in 0 .. 65535", clip(port))
+		return false
+	}
+	*dst = s
+	return true
 }
 
 func prefixes(dst *[]netip.Prefix) func(value) {

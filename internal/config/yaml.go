@@ -37,6 +37,7 @@ func (c *Config) YAML() string {
 	line("publishers: [%s]\nreaders: [%s]", join(c.Publishers, Publisher.text),
 		join(c.Readers, Reader.text))
 	line("web:\n  listen: %s", quote(c.Web.Listen))
+	line("%s", c.Directory.text())
 	line("networks:\n  allow: [%s]\n  deny: [%s]",
 		join(c.Networks.Allow, quotePrefix), join(c.Networks.Deny, quotePrefix))
 	l := c.Limits

@@ -276,7 +276,7 @@ func (p *Planner) Upcoming() []Upcoming {
 	var all []Upcoming
 	for _, s := range p.sensors {
 		for i, at := range s.rec.Instants {
-			if i == 0 && !s.inflight {
+			if i == 0 && !s.inflight && s.kind != visit.Announced {
 				at = s.at
 			}
 			all = append(all, Upcoming{at, s.ID, visit.Planned})

@@ -58,6 +58,16 @@ func (p *Planner) take(s *sensor, now time.Time) (visit.Visit, bool) {
 		p.setInstants(s, s.rec.Instants[1:])
 	}
 	late := !v.Deadline.After(now)
+	if v.Kind == visit.Announced {
+		s.announced = time.Time{}
+		if !late && p.welcome(s, now) != nil {
+			p.schedule(s, now) // what was left has been spent since
+			return visit.Visit{}, false
+		}
+		if !late {
+			p.makeRoom(s)
+		}
+	}
 	if !late && !p.affordable(s, planned) {
 		p.putOff(s, now)
 		return visit.Visit{}, false
@@ -67,6 +77,9 @@ func (p *Planner) take(s *sensor, now time.Time) (visit.Visit, bool) {
 		p.spend(s, v.Kind, 1)
 		p.pollTaken(v.Kind)
 		p.asking(s, now)
+		if v.Kind == visit.Announced && s.polled(now) {
+			p.pollTaken(visit.Poll) // it saves one
+		}
 	}
 	return v, true
 }
@@ -107,6 +120,8 @@ func (p *Planner) visit(s *sensor, now time.Time) visit.Visit {
 		v.NON, v.Retrans, v.Deadline = true, 0, now.Add(probeWait)
 	case visit.Poll:
 		v.Retrans = min(v.Retrans, pollRetrans)
+	case visit.Announced:
+		p.announcedDeadline(s, &v, now)
 	case visit.Planned, visit.Retry:
 		p.plannedDeadline(s, &v, now)
 	}

@@ -113,10 +113,7 @@ func (p *Planner) note(s *sensor, o visit.Outcome) {
 		s.rec.NotBefore = o.Ended.Add(o.RetryAfter)
 	}
 	if o.Contact {
-		s.rec.Contacts = append(s.rec.Contacts, o.Ended)
-		if extra := len(s.rec.Contacts) - maxContacts; extra > 0 {
-			s.rec.Contacts = slices.Delete(s.rec.Contacts, 0, extra)
-		}
+		s.heard(o.Ended)
 	}
 	s.undo = nil
 }
@@ -246,7 +243,7 @@ func (p *Planner) react(s *sensor, o visit.Outcome, moved bool, now time.Time) {
 	case !o.Result.Success():
 		p.replan(s, now)
 		s.rec.Retry = len(s.rec.Instants) > 0 && o.Kind != visit.Probe
-	case moved || o.Kind == visit.Probe:
+	case moved || o.Kind == visit.Probe || o.Kind == visit.Announced:
 		p.replan(s, now) // back from being unreachable, a plan learned, or seen out of turn
 	case s.rec.Rate.Moved(s.rec.Planned):
 		s.rec.Mult = 0

@@ -73,7 +73,9 @@ type sensor struct {
 	inflight bool
 	issued   time.Time // planned instant of the visit in flight
 	counted  bool      // the visit in flight counts against theta and gamma
-	pos      [4]int    // in wait, due, losers, gainers
+
+	announced time.Time // when it said that it is awake; zero: no visit waits for that
+	pos       [4]int    // in wait, due, losers, gainers
 }
 
 // limit is gamma as a number to compare with.
@@ -101,6 +103,9 @@ func New(f *fleet.Fleet, par Parameters, saved Saved, now time.Time) (*Planner, 
 	}
 	p.wait = queue{slot: 0, less: sooner}
 	p.due = queue{slot: 1, less: func(a, b *sensor) bool {
+		if first := a.kind == visit.Announced; first != (b.kind == visit.Announced) {
+			return first
+		}
 		if va, vb := p.value(a), p.value(b); va != vb {
 			return va > vb
 		}

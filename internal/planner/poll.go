@@ -16,6 +16,11 @@ func (p *Planner) schedule(s *sensor, now time.Time) {
 	if s.inflight {
 		return
 	}
+	if !s.announced.IsZero() {
+		s.at, s.kind, s.why = s.announced, visit.Announced, "the sensor said that it is awake"
+		p.enqueue(s)
+		return
+	}
 	found := false
 	switch {
 	case s.polled(now):
@@ -44,6 +49,11 @@ func (p *Planner) schedule(s *sensor, now time.Time) {
 	if s.at.Before(s.rec.NotBefore) {
 		s.at = s.rec.NotBefore
 	}
+	p.enqueue(s)
+}
+
+// enqueue makes the sensor wait for the instant of its next visit.
+func (p *Planner) enqueue(s *sensor) {
 	s.rec.Next = s.at
 	p.wait.put(s)
 	for _, r := range s.groups {

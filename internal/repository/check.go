@@ -101,7 +101,7 @@ func (k *checker) each(name string, row func(key, value []byte) error) int {
 	n := 0
 	b := k.bucket(name)
 	if b == nil {
-		return 0 // snapshots, before the first one
+		return 0 // made with its first row
 	}
 	c := b.Cursor()
 	for key, value := c.First(); key != nil; key, value = c.Next() {
@@ -140,6 +140,10 @@ func (k *checker) check(tx *bbolt.Tx) error {
 		return nil
 	})
 	k.checkDiscovery()
+	k.each(string(registrations), func(key, value []byte) error {
+		_, err := decodeRegistration(key, value)
+		return err
+	})
 	got := counts{r.Sensors, r.Versions, r.Bodies}
 	if want, err := decodeCounts(k.bucket("meta").Get([]byte("counts"))); err != nil || want != got {
 		k.problem("meta: counts are %+v (%v), there are %+v", want, err, got)

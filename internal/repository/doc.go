@@ -38,6 +38,8 @@
 //	└── number          -> publisher or information service
 //	index
 //	└── name | value | sensor  -> -              the terms of the versions in force
+//	registrations                                made with the first registration
+//	└── number          -> Registration, JSON    of endpoints in the resource directory
 //
 // Key parts:
 //
@@ -50,6 +52,7 @@
 //	         The other 16 are in its row, of a body all 32 in the version row, and both
 //	         are verified
 //
+//	number   of a registration, uint64, big endian
 //	group    the id of a group, written as a sensor's is
 //	object   written as a sensor's id is; a canonical GS1 identifier without its
 //	         https://id.gs1.org/, which leaves a digit that no URI begins with
@@ -69,7 +72,7 @@
 // A sensor's rows stay when it leaves the fleet, a group's when it is configured
 // no more. Opening makes no other bucket than the index and passes over those it does not
 // know, so that later ones come with the schema version that first writes them, or, like
-// snapshots, when they are first needed.
+// snapshots and registrations, when they are first needed.
 //
 // # Searches
 //

@@ -30,7 +30,8 @@ type endpoint struct {
 	separate  map[exchange]*reply // unacknowledged CONs of ours
 	transfers []transfer          // the newest ones, newest last
 	nextMID   uint16
-	flips     int // ETags made up by FaultFlip
+	flips     int          // ETags made up by FaultFlip
+	asking    *registering // nil: no registration is under way
 }
 
 // task is something to do at an instant.
@@ -54,6 +55,7 @@ func newEndpoint(s *Sensor, conn *net.UDPConn) *endpoint {
 		separate:  map[exchange]*reply{},
 		nextMID:   uint16(s.loss.Uint32()),
 	}
+	e.wake(clock())
 	go e.run()
 	return e
 }
@@ -118,6 +120,9 @@ func (e *endpoint) abandon() {
 
 // receive handles one datagram: what the radio does first, then the message layer.
 func (e *endpoint) receive(datagram []byte, from netip.AddrPort, now time.Time) {
+	if e.answered(datagram, from, now) {
+		return
+	}
 	m := message.Message{Options: make(message.Options, 0, 64)}
 	_, err := coder.DefaultCoder.Decode(datagram, &m)
 	a := parse(m, from)

@@ -30,6 +30,8 @@ type Sensor struct {
 	process  *process
 	gathered int // events already in the bed's log
 	traffic  Traffic
+
+	registrations []Registration
 }
 
 // Traffic counts what costs a sensor's battery: datagrams heard awake, and

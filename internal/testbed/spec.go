@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -69,6 +70,11 @@ type Spec struct {
 	Block      int           // block size it prefers: 16, 32 .. 1024; 0 = whole unless asked
 	NoETag     bool          // neither sends nor reads ETags
 	MaxAge     int           // seconds, in 2.05, 2.03 and 5.03; 0 = left out
+
+	// Directory is where it registers itself by simple registration (RFC 9176 section 5.1)
+	// whenever it wakes, under its name and for Lifetime; invalid: nowhere.
+	Directory netip.AddrPort
+	Lifetime  time.Duration
 
 	Fault Fault
 }
