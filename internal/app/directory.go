@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/crawld/crawld/internal/linkformat"
 	"github.com/crawld/crawld/internal/planner"
 	"github.com/crawld/crawld/internal/repository"
+	"github.com/crawld/crawld/internal/search"
 	"github.com/crawld/crawld/internal/visit"
 )
 
@@ -292,7 +294,8 @@ func (a *App) expires(sensor string) (at time.Time, registered bool) {
 	return reg.Expires, registered
 }
 
-// lookup walks over the newest descriptions, in the order of the sensors' ids.
+// lookup reads the newest descriptions of sensors, in the order of their ids: of those that
+// the search index names where it can, else of all.
 func (a *App) lookup(ctx context.Context, q directory.Query) ([]directory.Found, error) {
 	select {
 	case a.rd.looking <- struct{}{}:
@@ -307,7 +310,10 @@ func (a *App) lookup(ctx context.Context, q directory.Query) ([]directory.Found,
 	}
 	bound := a.rd.Bound(a.listed.Load())
 	var found []directory.Found
-	for _, s := range a.fleet.Load().All() {
+	for s, err := range a.candidates(q, bound) {
+		if err != nil {
+			return nil, err
+		}
 		if len(found) >= want {
 			break
 		}
@@ -328,6 +334,49 @@ func (a *App) lookup(ctx context.Context, q directory.Query) ([]directory.Found,
 			directory.ErrTooMany, directory.MaxCount)
 	}
 	return found[min(q.Skip, len(found)):min(len(found), max(want, 0))], nil
+}
+
+// candidates are the sensors that a lookup has to read, in the order of their ids. What it
+// asks of rt, if or ct is in the search index, unless an endpoint itself could meet it.
+func (a *App) candidates(q directory.Query, bound map[string][]directory.Bound) (
+	iter.Seq2[*fleet.Sensor, error]) {
+	all := a.fleet.Load()
+	for _, f := range q.Filters {
+		if f.OfLinks(bound) {
+			return a.indexed(all, search.Attr{Name: f.Name, Value: f.Value})
+		}
+	}
+	return func(yield func(*fleet.Sensor, error) bool) {
+		for _, s := range all.All() {
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
+}
+
+// indexed are the sensors one of whose links has an attribute.
+func (a *App) indexed(all *fleet.Fleet, attr search.Attr) iter.Seq2[*fleet.Sensor, error] {
+	return func(yield func(*fleet.Sensor, error) bool) {
+		last := ""
+		for cursor := ""; ; {
+			page, err := a.repo.Search(search.Query{Attrs: []search.Attr{attr}}, nil, cursor, 0)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, hit := range page.Hits {
+				i, listed := all.Find(hit.Sensor)
+				if hit.Sensor != last && listed && !yield(all.At(i), nil) {
+					return
+				}
+				last = hit.Sensor
+			}
+			if cursor = page.Next; cursor == "" {
+				return
+			}
+		}
+	}
 }
 
 // described is a sensor's newest description; verified is zero if it has none.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/crawld/crawld/internal/directory"
+	"github.com/crawld/crawld/internal/linkformat"
 	"github.com/crawld/crawld/internal/planner"
 	"github.com/crawld/crawld/internal/sleepplan"
 	"github.com/crawld/crawld/internal/testbed"
@@ -257,9 +259,55 @@ func TestLookupPages(t *testing.T) {
 			t.Errorf("link %d: %s, in pages %s", i, all[i].Link.Target, paged[i].Link.Target)
 		}
 	}
+	searched(t, a, all)
 	ep, err := a.lookup(t.Context(), directory.Query{Endpoints: true,
 		Filters: []directory.Filter{{Name: "ep", Value: "reg*"}}})
 	if err != nil || len(ep) != 1 || ep[0].Link.Target != "/rd/1" {
 		t.Errorf("%v: %+v", err, ep)
+	}
+}
+
+// searched holds lookups that go by the search index against the list of all links.
+func searched(t *testing.T, a *App, all []directory.Found) {
+	t.Helper()
+	bound := a.rd.Bound(a.listed.Load())
+	hits := 0
+	for _, f := range []directory.Filter{{Name: "rt", Value: "temperature-c"}, {Name: "rt", Value: "t*"},
+		{Name: "if", Value: "sensor"}, {Name: "ct", Value: "4*"}, {Name: "rt", Value: "nothing"}} {
+		if !f.OfLinks(bound) {
+			t.Errorf("%v does not go by the index", f)
+		}
+		var want []string
+		for _, found := range all {
+			if linkformat.Match(found.Link, f.Name, f.Value) {
+				want = append(want, found.Link.Target)
+			}
+		}
+		for _, count := range []int{0, 3} {
+			var got []string
+			for more := true; more; more = count > 0 && len(got)%count == 0 && len(got) < len(want) {
+				part, err := a.lookup(t.Context(), directory.Query{Filters: []directory.Filter{f},
+					Skip: len(got), Count: count})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, found := range part {
+					got = append(got, found.Link.Target)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%v by %d: %v, want %v", f, count, got, want)
+			}
+		}
+		hits += len(want)
+	}
+	if hits == 0 {
+		t.Error("nothing was found at all")
+	}
+	for _, f := range []directory.Filter{{Name: "rt", Value: "core*"}, {Name: "ep", Value: "x"},
+		{Name: "href", Value: "/"}, {Name: "rt", Value: "*"}} {
+		if f.OfLinks(bound) {
+			t.Errorf("%v goes by the index", f)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,24 @@ type Query struct {
 // Filter is a search criterion (RFC 9176 section 6.1): an attribute with a value, at the end
 // of which a * stands for any rest.
 type Filter struct{ Name, Value string }
+
+// OfLinks tells whether only a link of a description can meet the filter and whether such
+// links are indexed. Endpoints have rt=core.rd-ep, and what they registered.
+func (f Filter) OfLinks(endpoints map[string][]Bound) bool {
+	if f.Name != "rt" && f.Name != "if" && f.Name != "ct" || f.Value == "" ||
+		linkformat.Match((&Endpoint{}).Link(time.Time{}), f.Name, f.Value) {
+		return false
+	}
+	named := func(a repository.RegistrationAttr) bool { return strings.EqualFold(a.Name, f.Name) }
+	for _, all := range endpoints {
+		for _, b := range all {
+			if slices.ContainsFunc(b.Attrs, named) {
+				return false
+			}
+		}
+	}
+	return true
+}
 
 // Endpoint is a sensor with a description, listed or registered.
 type Endpoint struct {
