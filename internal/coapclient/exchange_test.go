@@ -119,6 +119,9 @@ func TestExchange(t *testing.T) {
 			s := newSensor(t, x.script)
 			v := visitTo(s.uri())
 			v.Retrans = 2
+			if x.result != visit.Asleep {
+				v.AckTimeout = 10 * time.Second // loopback loses nothing, and a busy machine is slow
+			}
 			out := fetch(t, c, v)
 			is(t, out, x.result, x.reason, x.contact)
 			gets := 0
