@@ -119,7 +119,7 @@ func TestExchange(t *testing.T) {
 			s := newSensor(t, x.script)
 			v := visitTo(s.uri())
 			v.Retrans = 2
-			if x.result != visit.Asleep {
+			if x.result != visit.Asleep && x.reason != ReasonSilence {
 				v.AckTimeout = 10 * time.Second // loopback loses nothing, and a busy machine is slow
 			}
 			out := fetch(t, c, v)
