@@ -30,6 +30,7 @@ import (
 	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/planner"
 	"github.com/crawld/crawld/internal/repository"
+	"github.com/crawld/crawld/internal/sessionfile"
 )
 
 // Options say what to run. Config and Log are needed, either Patterns or Fleet,
@@ -85,7 +86,7 @@ func New(o Options) (_ *App, err error) {
 	}()
 	a.flagged = !slices.Equal(o.Patterns, o.Config.SensorFiles)
 	a.tried = fingerprint(o.Patterns)
-	l, err := a.load(o.Patterns, o.Config.Groups)
+	l, err := a.load(&o.Config, o.Patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func New(o Options) (_ *App, err error) {
 		return nil, err
 	}
 	a.defers("database", a.repo.Close)
-	if a.client, err = newClient(o.Config); err != nil {
+	if a.client, err = newClient(o.Config, l.credentials, a.openSessions()); err != nil {
 		return nil, err
 	}
 	a.defers("sockets", a.client.Close)
@@ -145,8 +146,11 @@ func (a *App) close() {
 	a.cleanups = nil
 }
 
-func newClient(c config.Config) (*coapclient.Client, error) {
+func newClient(
+	c config.Config, credentials []coapclient.Credential, sessions *sessionfile.File,
+) (*coapclient.Client, error) {
 	return coapclient.New(coapclient.Options{
+		Credentials: credentials, Sessions: sessions,
 		Limits: coapclient.Limits{Body: c.Limits.Body, Blocks: c.Limits.Blocks,
 			MinBlock: c.Limits.BlockMin, Progress: c.Limits.Progress,
 			PerHost: c.Limits.PerHost, PerSubnet: c.Limits.PerSubnet},

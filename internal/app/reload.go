@@ -35,9 +35,10 @@ func (m *reloadMetrics) register(reg prometheus.Registerer) {
 }
 
 // Reload reads configuration and sensor lists again, all or nothing: on an error
-// the running fleet and its groups stay as they are. Unchanged sensors keep plan,
-// budget and tracker. Of the configuration only the sensor lists, the groups and the
-// log's level take effect; a change of any other key is said to need a restart.
+// the running fleet, its groups and its credentials stay as they are. Unchanged sensors
+// keep plan, budget and tracker. Of the configuration only the sensor lists, the groups,
+// the credentials, whose files are read again, and the log's level take effect; a change
+// of any other key is said to need a restart.
 func (a *App) Reload(ctx context.Context) error {
 	a.reload.Lock()
 	defer a.reload.Unlock()
@@ -73,12 +74,12 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 		a.warnOfChanges(c)
 		changed = c
 	}
-	patterns, groups := a.patterns(changed), a.o.Config.Groups
-	if changed != nil {
-		groups = changed.Groups
+	patterns, c := a.patterns(changed), changed
+	if c == nil {
+		c = &a.o.Config
 	}
 	a.tried = fingerprint(patterns)
-	next, err := a.load(patterns, groups)
+	next, err := a.load(c, patterns)
 	if err != nil {
 		return fleet.Diff{}, err
 	}
@@ -106,6 +107,7 @@ func (a *App) replace(ctx context.Context, next listed) error {
 		return errors.Join(err, a.setGroups(before))
 	}
 	a.fleet.Store(next.fleet)
+	a.client.SetCredentials(next.credentials)
 	return nil
 }
 
@@ -125,8 +127,9 @@ func (a *App) warnOfChanges(c *config.Config) {
 	running.Web = written.Web
 	running.Log.Level = written.Log.Level // it takes effect
 	running.Groups = written.Groups       // they do too
+	running.SensorCredentials = written.SensorCredentials
 	if running.YAML() != written.YAML() {
-		a.o.Log.Warn("only sensor lists, groups and log.level are reloaded; " +
+		a.o.Log.Warn("only sensor lists, groups, credentials and log.level are reloaded; " +
 			"other changed keys need a restart")
 	}
 }

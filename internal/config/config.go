@@ -61,8 +61,10 @@ type Config struct {
 	Groups      []Group // in the file's order; nil = none
 	Web         Web
 	Networks    Networks
-	Limits      Limits
-	Log         Log
+	// SensorCredentials are the file's credentials, in its order.
+	SensorCredentials []SensorCredential
+	Limits            Limits
+	Log               Log
 }
 
 // Planner says how crawls of sensors with a sleep plan are planned.

@@ -224,6 +224,9 @@ func drawConfig(t *rapid.T) Config {
 		g.AtLeast = rapid.IntRange(1, len(g.Members)).Draw(t, "at least")
 		c.Groups = append(c.Groups, g)
 	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "credentials") {
+		c.SensorCredentials = append(c.SensorCredentials, drawCredential(t, i))
+	}
 	c.Web.Listen = "[::1]:8080"
 	c.Networks.Deny = []netip.Prefix{
 		netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("0.0.0.0/0")}
@@ -256,6 +259,7 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 		MaxGap: 2 * time.Hour, Price: time.Second, SD: SDRaw, Desync: time.Minute,
 		PublishTimes: PublishTrue}
 	c.Groups = []Group{{ID: "g", Members: []string{"a", "b"}, AtLeast: 1}}
+	c.SensorCredentials = []SensorCredential{{ID: "x", PSKIdentity: "i", PSKKeyFile: "/k"}}
 	c.Web.Listen = ":1"
 	any4 := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	c.Networks, c.Limits = Networks{any4, any4}, Limits{1024, 2, 16, time.Second, 3, 4}

@@ -75,6 +75,7 @@ func (c *Config) fields() fields {
 		"planner":      func(v value) { v.mapping(c.Planner.fields()) },
 		"polling":      func(v value) { v.mapping(pollingFields(&c.Polling)) },
 		"groups":       c.groups,
+		"credentials":  c.sensorCredentials,
 		"web":          func(v value) { v.mapping(fields{"listen": c.Web.listen}) },
 		"networks": func(v value) {
 			v.mapping(fields{"allow": prefixes(&c.Networks.Allow), "deny": prefixes(&c.Networks.Deny)})

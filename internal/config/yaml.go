@@ -11,7 +11,7 @@ import (
 
 // YAML is the configuration in force, defaults filled in, in the shape of
 // crawld.yaml. Parse makes an equal Config of it. There is nothing secret in
-// it: secrets are never written into this file.
+// it: secrets are never written into this file, only the names of theirs.
 func (c *Config) YAML() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -37,6 +37,7 @@ func (c *Config) YAML() string {
 	line("web:\n  listen: %s", quote(c.Web.Listen))
 	line("networks:\n  allow: [%s]\n  deny: [%s]",
 		join(c.Networks.Allow, quotePrefix), join(c.Networks.Deny, quotePrefix))
+	line("credentials: [%s]", join(c.SensorCredentials, SensorCredential.text))
 	l := c.Limits
 	line("limits:\n  body: %s\n  blocks: %d\n  block_min: %d\n  progress: %s",
 		formatSize(l.Body), l.Blocks, l.BlockMin, formatDuration(l.Progress))
