@@ -49,11 +49,12 @@ var rooms = map[string]room{
 	"internal/planner":    {"scheduler dpt visit fleet sleepplan", values, ""},
 	"internal/sim": {"planner scheduler dpt visit fleet sleepplan figure epcis discovery",
 		handed, ""},
-	"internal/figure":     {"sleepplan", handed, ""},
-	"internal/repository": {"fleet linkformat visit epcis discovery search", handed, ""},
-	"internal/coapclient": {"linkformat visit fleet", world, ""},
-	"internal/testbed":    {"linkformat sleepplan fleet", world, ""},
-	"internal/crawler":    {"planner scheduler visit fleet sleepplan linkformat", world, ""},
+	"internal/figure":      {"sleepplan", handed, ""},
+	"internal/repository":  {"fleet linkformat visit epcis discovery search", handed, ""},
+	"internal/coapclient":  {"linkformat visit fleet sessionfile", world, ""},
+	"internal/sessionfile": {"", handed, ""},
+	"internal/testbed":     {"linkformat sleepplan fleet", world, ""},
+	"internal/crawler":     {"planner scheduler visit fleet sleepplan linkformat", world, ""},
 	"internal/api": {"repository planner scheduler visit fleet sleepplan linkformat epcis discovery search",
 		world, ""},
 	"internal/directory": {"repository planner scheduler visit fleet sleepplan linkformat epcis discovery search",
@@ -273,6 +274,32 @@ func walk(t *testing.T, visit func(name string, text []byte)) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Below v3.1.4 of pion/dtls a hostile sensor crashes its client (CVE-2026-54908).
+func TestDTLSIsRecent(t *testing.T) {
+	text, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, safe := range map[string]bool{"v3.1.3": false, "v3.0.99": false, "v2.9.9": false,
+		"v3.1.4": true, "v3.1.15": true, "v3.2.0": true, "v4.0.0": true} {
+		if recentDTLS("	github.com/pion/dtls/v3 "+version+"\n") != safe {
+			t.Errorf("%s: safe is not %v", version, safe)
+		}
+	}
+	if !recentDTLS(string(text)) {
+		t.Error("go.mod: github.com/pion/dtls/v3 must be there, at v3.1.4 or later")
+	}
+}
+
+func recentDTLS(mod string) bool {
+	_, rest, found := strings.Cut(mod, "\tgithub.com/pion/dtls/v3 v")
+	version, _, _ := strings.Cut(rest, "\n")
+	var major, minor, patch int
+	_, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
+	least := []int{3, 1, 4}
+	return found && err == nil && slices.Compare([]int{major, minor, patch}, least) >= 0
 }
 
 func TestRooms(t *testing.T) {

@@ -64,7 +64,7 @@ func (s *sources) fleet() (config.Config, *fleet.Fleet, []config.Refusal, error)
 	if err != nil {
 		return c, nil, nil, err
 	}
-	f, refused, err := config.LoadSensors(patterns)
+	f, refused, err := c.LoadSensors(patterns)
 	if err == nil {
 		err = config.CheckGroups(c.Groups, f, refused)
 	}
@@ -91,6 +91,13 @@ func checkConfigCommand() *cobra.Command {
 			c, f, refused, err := s.fleet()
 			if err != nil {
 				return err
+			}
+			_, warnings, err := app.Credentials(&c)
+			if err != nil {
+				return invalid(err)
+			}
+			for _, w := range warnings {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
 			}
 			for _, r := range refused {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", r)

@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/crawld/crawld/internal/app"
 	"github.com/crawld/crawld/internal/coapclient"
+	"github.com/crawld/crawld/internal/config"
 	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/visit"
 )
@@ -34,17 +36,26 @@ type probeResult struct {
 	Error             *string      `json:"error"`
 }
 
+// probeFlags are what a probe can be told.
+type probeFlags struct {
+	deadline   time.Duration
+	config     string
+	credential string
+}
+
 func probeCommand() *cobra.Command {
-	var deadline time.Duration
+	var f probeFlags
 	cmd := &cobra.Command{
 		Use:   "probe URI",
 		Short: "Visit one sensor now and tell what came of it",
 		Long: `Probe makes one visit as the daemon would: a confirmable GET with retransmission
-and block-wise transfer. Nothing is stored. Exit code 0 if a description came
-back, 4 if the sensor gave none, 3 if the URI cannot be asked.`,
+and block-wise transfer. A secure sensor (coaps://, coaps+tcp://) is met with a
+credential of the configuration, by a handshake. Nothing is stored. Exit code 0
+if a description came back, 4 if the sensor gave none, 3 if the URI cannot be
+asked.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			res, err := probe(cmd.Context(), args[0], deadline)
+			res, err := probe(cmd.Context(), args[0], f)
 			if err != nil {
 				return err
 			}
@@ -59,28 +70,36 @@ back, 4 if the sensor gave none, 3 if the URI cannot be asked.`,
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&deadline, "deadline", 10*time.Second,
+	cmd.Flags().DurationVar(&f.deadline, "deadline", 10*time.Second,
 		"end the visit after this long, at most 93s")
+	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file with credentials (YAML)")
+	cmd.Flags().StringVar(&f.credential, "credential", "",
+		"id of the credential (default: the first that is for the URI's host)")
 	outputFlag(cmd, "json", "table")
 	return cmd
 }
 
-func probe(ctx context.Context, raw string, deadline time.Duration) (probeResult, error) {
-	if deadline <= 0 || deadline > coapclient.MaxVisit {
-		return probeResult{}, usage(fmt.Errorf("--deadline %v: must lie in 0 .. 93s", deadline))
+func probe(ctx context.Context, raw string, f probeFlags) (probeResult, error) {
+	if f.deadline <= 0 || f.deadline > coapclient.MaxVisit {
+		return probeResult{}, usage(fmt.Errorf("--deadline %v: must lie in 0 .. 93s", f.deadline))
 	}
 	u, err := fleet.ParseURI(raw)
 	if err != nil {
 		return probeResult{}, invalid(err)
 	}
-	client, err := coapclient.New(coapclient.Options{})
+	credentials, credential, err := f.credentials(u.String())
+	if err != nil {
+		return probeResult{}, invalid(err)
+	}
+	client, err := coapclient.New(coapclient.Options{Credentials: credentials})
 	if err != nil {
 		return probeResult{}, err
 	}
 	defer client.Close()
 	now := time.Now()
 	o := client.Fetch(ctx, visit.Visit{Sensor: u.String(), URI: u.String(), At: now,
-		Deadline: now.Add(deadline), Kind: visit.Manual, Retrans: 4, Full: true})
+		Deadline: now.Add(f.deadline), Kind: visit.Manual, Retrans: 4, Full: true,
+		Credential: credential})
 	res := probeResult{URI: u.String(), Outcome: o.Result, Contact: o.Contact, Code: o.Code,
 		Unchanged: o.Result == visit.Unchanged, ETag: fmt.Sprintf("%x", o.NewETag),
 		BodyBytes: len(o.Body), BodySHA256: o.Hash, Links: o.Links,
@@ -97,6 +116,27 @@ func probe(ctx context.Context, raw string, deadline time.Duration) (probeResult
 		res.Error = &o.Error
 	}
 	return res, nil
+}
+
+// credentials reads those of the configuration and chooses the URI's.
+func (f probeFlags) credentials(uri string) ([]coapclient.Credential, string, error) {
+	if !fleet.Secure(uri) && f.credential == "" {
+		return nil, "", nil
+	}
+	if f.config == "" {
+		return nil, "", fmt.Errorf("%s: a secure sensor is met with a credential; "+
+			"give --config FILE", uri)
+	}
+	c, err := config.Load(f.config)
+	if err != nil {
+		return nil, "", err
+	}
+	id, err := c.Credential(uri, f.credential)
+	if err != nil {
+		return nil, "", err
+	}
+	list, _, err := app.Credentials(c)
+	return list, id, err
 }
 
 func seconds(d time.Duration) *float64 {

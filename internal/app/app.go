@@ -31,6 +31,7 @@ import (
 	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/planner"
 	"github.com/crawld/crawld/internal/repository"
+	"github.com/crawld/crawld/internal/sessionfile"
 )
 
 // Options say what to run. Config and Log are needed, either Patterns or Fleet,
@@ -89,7 +90,7 @@ func New(o Options) (_ *App, err error) {
 	}()
 	a.flagged = !slices.Equal(o.Patterns, o.Config.SensorFiles)
 	a.tried = fingerprint(o.Patterns)
-	l, err := a.load(o.Patterns, o.Config.Groups)
+	l, err := a.load(&o.Config, o.Patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func New(o Options) (_ *App, err error) {
 	}
 	a.listed.Store(l.fleet)
 	a.fleet.Store(all)
-	if a.client, err = newClient(o.Config); err != nil {
+	if a.client, err = newClient(o.Config, l.credentials, a.openSessions()); err != nil {
 		return nil, err
 	}
 	a.defers("sockets", a.client.Close)
@@ -161,8 +162,11 @@ func (a *App) close() {
 	a.cleanups = nil
 }
 
-func newClient(c config.Config) (*coapclient.Client, error) {
+func newClient(
+	c config.Config, credentials []coapclient.Credential, sessions *sessionfile.File,
+) (*coapclient.Client, error) {
 	return coapclient.New(coapclient.Options{
+		Credentials: credentials, Sessions: sessions,
 		Limits: coapclient.Limits{Body: c.Limits.Body, Blocks: c.Limits.Blocks,
 			MinBlock: c.Limits.BlockMin, Progress: c.Limits.Progress,
 			PerHost: c.Limits.PerHost, PerSubnet: c.Limits.PerSubnet},

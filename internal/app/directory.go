@@ -338,8 +338,7 @@ func (a *App) lookup(ctx context.Context, q directory.Query) ([]directory.Found,
 
 // candidates are the sensors that a lookup has to read, in the order of their ids. What it
 // asks of rt, if or ct is in the search index, unless an endpoint itself could meet it.
-func (a *App) candidates(q directory.Query, bound map[string][]directory.Bound) (
-	iter.Seq2[*fleet.Sensor, error]) {
+func (a *App) candidates(q directory.Query, bound map[string][]directory.Bound) iter.Seq2[*fleet.Sensor, error] {
 	all := a.fleet.Load()
 	for _, f := range q.Filters {
 		if f.OfLinks(bound) {

@@ -92,10 +92,7 @@ func TestLibcoapFindsAndRegisters(t *testing.T) {
 	one, two := sensor(t, bed, "one"), sensor(t, bed, "two")
 	a, stop := start(t, withDirectory(t, one.URI()))
 	defer stop()
-	await(t, a, "a description", func(p *planner.Planner, now time.Time) bool {
-		e, _ := p.Explain(one.URI(), now)
-		return e.LastSuccess != nil
-	})
+	awaitStored(t, a, one.URI())
 	rd := "coap://" + a.DirectoryAddrs()[0].String()
 	out := client("-m", "get", rd+"/.well-known/core?rt=core.rd*")
 	if !strings.Contains(out, "</rd>;rt=core.rd;ct=40") {

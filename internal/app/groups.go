@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/crawld/crawld/internal/coapclient"
 	"github.com/crawld/crawld/internal/config"
 	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/planner"
@@ -17,21 +18,27 @@ import (
 
 // listed is what the lists and the configuration say together.
 type listed struct {
-	fleet   *fleet.Fleet
-	refused []config.Refusal
-	groups  []config.Group
+	fleet       *fleet.Fleet
+	refused     []config.Refusal
+	groups      []config.Group
+	credentials []coapclient.Credential
 }
 
-// load reads the lists, unless the fleet is fixed, and holds the groups against them.
-// Sensors of transports that are not spoken are left out and named; the rest is crawled.
-func (a *App) load(patterns []string, groups []config.Group) (listed, error) {
-	l := listed{fleet: a.o.Fleet, groups: groups}
+// load reads the lists, unless the fleet is fixed, and holds the groups of the configuration
+// against them; it reads the files of secrets too. Sensors of transports that are not spoken
+// are left out and named; the rest is crawled.
+func (a *App) load(c *config.Config, patterns []string) (listed, error) {
+	l := listed{fleet: a.o.Fleet, groups: c.Groups}
 	var err error
 	if l.fleet == nil {
-		l.fleet, l.refused, err = config.LoadSensors(patterns)
+		l.fleet, l.refused, err = c.LoadSensors(patterns)
 	}
 	if err == nil {
-		err = config.CheckGroups(groups, l.fleet, l.refused)
+		err = config.CheckGroups(l.groups, l.fleet, l.refused)
+	}
+	var warnings []string
+	if err == nil {
+		l.credentials, warnings, err = Credentials(c)
 	}
 	if err == nil {
 		var par planner.Parameters
@@ -41,6 +48,9 @@ func (a *App) load(patterns []string, groups []config.Group) (listed, error) {
 	}
 	if err != nil {
 		return listed{}, err
+	}
+	for _, w := range warnings {
+		a.o.Log.Warn("credentials of sensors", zap.String("warning", w))
 	}
 	for _, r := range l.refused {
 		a.o.Log.Warn("sensor refused", zap.String("uri", r.URI), zap.String("why", r.String()))

@@ -120,11 +120,13 @@ func TestReloadOfGroupsIsAllOrNothing(t *testing.T) {
 	}
 	defer a.close()
 	other := config.Group{ID: "other", Members: []string{"house"}, AtLeast: 1}
-	if next, err := a.load(o.Patterns, []config.Group{other}); err == nil {
+	changed := o.Config
+	changed.Groups = []config.Group{other}
+	if next, err := a.load(&changed, o.Patterns); err == nil {
 		t.Fatalf("a group without its member is taken: %+v", next)
 	}
-	other.Members = o.Config.Groups[0].Members[:1]
-	next, err := a.load(o.Patterns, []config.Group{other})
+	changed.Groups[0].Members = o.Config.Groups[0].Members[:1]
+	next, err := a.load(&changed, o.Patterns)
 	if err != nil {
 		t.Fatal(err)
 	}

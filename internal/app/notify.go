@@ -99,4 +99,10 @@ func registerParts(reg prometheus.Registerer, repo *repository.Repository, c *co
 		func() float64 { return float64(c.Stats().Garbage) })
 	count("requests_unasked_total", "Requests sent to the crawl sockets; never answered.",
 		func() float64 { return float64(c.Stats().Unasked) })
+	count("handshakes_total", "DTLS and TLS handshakes begun with secure sensors.",
+		func() float64 { return float64(c.Stats().Handshakes) })
+	count("handshakes_denied_total", "Of them, those that ended for want of trust: wrong key, "+
+		"identity or certificate.", func() float64 { return float64(c.Stats().Denied) })
+	count("associations_resumed_total", "Visits to secure sensors under a Connection ID, without a "+
+		"handshake.", func() float64 { return float64(c.Stats().Resumed) })
 }

@@ -35,10 +35,10 @@ func (m *reloadMetrics) register(reg prometheus.Registerer) {
 }
 
 // Reload reads configuration and sensor lists again, all or nothing: on an error
-// the running fleet, its groups and the publishers stay as they are. Unchanged sensors keep
-// plan, budget and tracker. Of the configuration only the sensor lists, the groups,
-// publishers and readers, and the log's level take effect; a change of any other key is said
-// to need a restart.
+// the running fleet, its groups, its credentials and the publishers stay as they are.
+// Unchanged sensors keep plan, budget and tracker. Of the configuration only the sensor
+// lists, the groups, credentials, publishers and readers, whose files are read again, and
+// the log's level take effect; a change of any other key is said to need a restart.
 func (a *App) Reload(ctx context.Context) error {
 	a.reload.Lock()
 	defer a.reload.Unlock()
@@ -74,16 +74,17 @@ func (a *App) replaceFleet(ctx context.Context) (fleet.Diff, error) {
 		a.warnOfChanges(c)
 		changed = c
 	}
-	patterns, groups, gate := a.patterns(changed), a.o.Config.Groups, a.gate.Load()
-	if changed != nil {
-		groups = changed.Groups
+	patterns, gate, c := a.patterns(changed), a.gate.Load(), changed
+	if c == nil {
+		c = &a.o.Config
+	} else {
 		var err error
-		if gate, err = a.newGate(*changed); err != nil {
+		if gate, err = a.newGate(*c); err != nil {
 			return fleet.Diff{}, err
 		}
 	}
 	a.tried = fingerprint(patterns)
-	next, err := a.load(patterns, groups)
+	next, err := a.load(c, patterns)
 	if err != nil {
 		return fleet.Diff{}, err
 	}
@@ -122,6 +123,7 @@ func (a *App) replace(ctx context.Context, next listed) error {
 	}
 	a.listed.Store(next.fleet)
 	a.fleet.Store(all)
+	a.client.SetCredentials(next.credentials)
 	return nil
 }
 
@@ -142,8 +144,9 @@ func (a *App) warnOfChanges(c *config.Config) {
 	running.Log.Level = written.Log.Level // it takes effect
 	running.Groups = written.Groups       // they do too
 	running.Publishers, running.Readers = written.Publishers, written.Readers
+	running.SensorCredentials = written.SensorCredentials
 	if running.YAML() != written.YAML() {
-		a.o.Log.Warn("only sensor lists, groups, publishers, readers and log.level are reloaded; " +
+		a.o.Log.Warn("only sensor lists, groups, credentials, publishers, readers and log.level are reloaded; " +
 			"other changed keys need a restart")
 	}
 }

@@ -218,7 +218,8 @@ func (r *response) fits(d *document, l Limits) *failure {
 	b := r.block
 	switch {
 	case b.szx > 6:
-		return failf(ReasonBlock, "block size exponent %d is reserved on UDP", b.szx)
+		return failf(ReasonBlock, "block size exponent %d is reserved, or BERT, "+
+			"which was not offered", b.szx)
 	case b.offset() != len(d.body):
 		return failf(ReasonBlock, "block at byte %d, expected %d", b.offset(), len(d.body))
 	case (b.more || b.num > 0) && b.size() < l.MinBlock:

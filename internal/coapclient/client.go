@@ -23,7 +23,11 @@ type Client struct {
 	once   sync.Once
 	reads  sync.WaitGroup
 	epoch  time.Time // origin of the peers' clock
-	count  counters
+
+	credentials atomic.Pointer[map[string]*Credential]
+	handshakes  chan struct{} // one token for each that runs
+
+	count counters
 
 	exchanges sync.Pool // *exchange, not in any table
 	buffers   sync.Pool // *buffer
@@ -47,9 +51,12 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		opts:    o,
-		closed:  make(chan struct{}),
-		epoch:   time.Now().Add(-epochLead),
+		opts:   o,
+		closed: make(chan struct{}),
+		epoch:  time.Now().Add(-epochLead),
+
+		handshakes: make(chan struct{}, maxHandshakes),
+
 		active:  map[netip.AddrPort]*exchange{},
 		peers:   map[netip.AddrPort]peer{},
 		names:   map[string]resolved{},
@@ -57,6 +64,7 @@ func New(o Options) (*Client, error) {
 		hosts:   newGate[netip.Addr](o.Limits.PerHost),
 		subnets: newGate[netip.Prefix](o.Limits.PerSubnet),
 	}
+	c.SetCredentials(o.Credentials)
 	c.exchanges.New = func() any { return newExchange(c) }
 	c.buffers.New = func() any { return new(buffer) }
 	if err := c.open(); err != nil {
@@ -109,7 +117,7 @@ func (c *Client) Fetch(ctx context.Context, v visit.Visit) visit.Outcome {
 		return settle(out, nil, f)
 	}
 	defer c.end(e)
-	doc, f := e.visit(ctx)
+	doc, f := e.meet(ctx)
 	e.account(&out)
 	return settle(out, doc, f)
 }
@@ -131,12 +139,16 @@ type Stats struct {
 	Active      int    // visits running now
 	Peers       int    // sensors remembered for their Message IDs
 	NamesCached int    // resolved names
+	Handshakes  uint64 // DTLS and TLS handshakes begun
+	Denied      uint64 // of them, those that ended for want of trust: ReasonAuth
+	Resumed     uint64 // visits under a Connection ID, without a handshake
 	ReadBuffer  int    // bytes of SO_RCVBUF that the kernel granted, smallest socket (Linux)
 }
 
 type counters struct {
 	sent, received, strangers, unasked, garbage, wrongToken, wrongMID atomic.Uint64
 	duplicates, late, overflow, unreachable                           atomic.Uint64
+	handshakes, denied, resumed                                       atomic.Uint64
 }
 
 // Stats reads the counters; they are not one consistent cut.
@@ -147,6 +159,7 @@ func (c *Client) Stats() Stats {
 		Unasked: n.unasked.Load(), Garbage: n.garbage.Load(), WrongToken: n.wrongToken.Load(),
 		WrongMID: n.wrongMID.Load(), Duplicates: n.duplicates.Load(), Late: n.late.Load(),
 		Overflow: n.overflow.Load(), Unreachable: n.unreachable.Load(),
+		Handshakes: n.handshakes.Load(), Denied: n.denied.Load(), Resumed: n.resumed.Load(),
 	}
 	for i, sock := range append(c.v4[:len(c.v4):len(c.v4)], c.v6...) {
 		drops, size := sock.kernel()

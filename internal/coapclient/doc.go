@@ -1,7 +1,7 @@
-// Package coapclient fetches one description from one sensor over CoAP on UDP:
-// messages and retransmission (RFC 7252), block-wise transfer (RFC 7959), Echo
-// (RFC 9175) and the limits that keep a difficult or hostile sensor from
-// costing more than its share.
+// Package coapclient fetches one description from one sensor over CoAP on UDP,
+// DTLS, TCP or TLS: messages and retransmission (RFC 7252), block-wise transfer
+// (RFC 7959), Echo (RFC 9175), framing on streams (RFC 8323) and the limits that
+// keep a difficult or hostile sensor from costing more than its share.
 //
 // All visits share a few unconnected sockets, each read by one goroutine. The
 // goroutine that calls Fetch drives its own exchange, so a sensor that is not
@@ -17,6 +17,19 @@
 //
 // NSTART is 1 (RFC 7252 section 4.7), so an address names at most one exchange;
 // token and Message ID are compared within it.
+//
+// A visit over DTLS, TCP or TLS has a connection of its own, for as long as it
+// lasts; it carries the same messages to the same exchange:
+//
+//	exchange <-> connection: association (carrier: UDP socket, counted, bounded)
+//	                         stream      (frames of RFC 8323)
+//
+// Of an association that has a Connection ID (RFC 9146) the state is kept in
+// package sessionfile, and the next visit goes on with it: one datagram each way.
+// The state leaves the file before it is used, and the socket is muted before it
+// is taken again, so no record number is ever used twice. A secure sensor is
+// never tried in plain, and at most 64 handshakes run at once. Raw public keys
+// (RFC 7250) are not supported: pion/dtls does not have them.
 //
 // A visit never fails with an error: what became of it, and why, is in the
 // Outcome. Its Reason is one of the Reason constants.
@@ -40,4 +53,6 @@ const (
 	ReasonSilence   = "silence-after-ack" // empty ACK, then no response
 	ReasonProgress  = "no-progress"       // answers, but no new block for too long
 	ReasonTransport = "transport"         // scheme or address we do not speak
+	ReasonAuth      = "authentication"    // no trust: wrong key, certificate or identity
+	ReasonClosed    = "closed"            // the sensor ended the connection
 )

@@ -13,6 +13,7 @@ import (
 	"github.com/plgd-dev/go-coap/v3/message"
 	"github.com/plgd-dev/go-coap/v3/message/codes"
 
+	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/visit"
 )
 
@@ -61,7 +62,8 @@ func errClosed() *failure { return failf(ReasonCancelled, "client closed") }
 // for those guarded by Client.mu.
 type exchange struct {
 	client   *Client
-	socket   *socket
+	socket   *socket // nil with a connection of its own
+	conn     *connection
 	addr     netip.AddrPort
 	target   target
 	want     visit.Visit
@@ -120,8 +122,11 @@ func (c *Client) begin(
 	if !now.Before(deadline) {
 		return nil, failf(ReasonDeadline, "the deadline passed before the sensor was asked")
 	}
-	s := c.socketFor(p)
-	if s == nil {
+	var s *socket
+	if t.scheme == fleet.SchemeUDP {
+		s = c.socketFor(p)
+	}
+	if s == nil && t.scheme == fleet.SchemeUDP {
 		return nil, failf(ReasonNetwork, "no socket for the address family of %v", p)
 	}
 	e := c.exchanges.Get().(*exchange)
@@ -171,8 +176,13 @@ func (e *exchange) account(out *visit.Outcome) {
 	out.DatagramsReceived, out.BytesReceived = e.received, e.receivedBytes
 	e.client.mu.Unlock()
 	out.DatagramsSent, out.BytesSent = e.sent, e.sentBytes
+	if n := e.conn; n != nil { // with the handshake and all that is around the messages
+		out.DatagramsSent, out.BytesSent = int(n.sent.Load()), int(n.sentBytes.Load())
+		out.DatagramsReceived, out.BytesReceived = int(n.received.Load()), int(n.receivedBytes.Load())
+	}
 	out.Retransmissions, out.Blocks = e.retransmissions, e.blocks
-	out.Contact, out.RTT, out.Transcript = e.contact, e.rtt, e.transcript
+	out.Contact = e.contact || e.conn != nil && e.conn.met.Load()
+	out.RTT, out.Transcript = e.rtt, e.transcript
 }
 
 // arm takes a fresh Message ID, and a fresh token where a new transfer begins,
@@ -227,7 +237,7 @@ func (e *exchange) send(b []byte) *failure {
 	e.sent++
 	e.sentBytes += len(b)
 	e.peer.last = e.client.second(e.now)
-	if err := e.client.write(e.socket, e.addr, b); err != nil {
+	if err := e.write(b); err != nil {
 		switch {
 		case lostLocally(err):
 			return nil // as if the network had lost it
@@ -237,6 +247,14 @@ func (e *exchange) send(b []byte) *failure {
 		return failf(ReasonNetwork, "send to %v: %v", e.addr, err)
 	}
 	return nil
+}
+
+// write hands a message to the network.
+func (e *exchange) write(b []byte) error {
+	if e.conn != nil {
+		return e.conn.write(b)
+	}
+	return e.client.write(e.socket, e.addr, b)
 }
 
 // answer sends an empty ACK or RST to a confirmable response.

@@ -371,11 +371,15 @@ func TestCancel(t *testing.T) {
 func TestOtherTransportsAreNotTriedInPlain(t *testing.T) {
 	c := newClient(t, Options{})
 	for _, uri := range []string{
-		"coaps://[::1]/x", "coap+tcp://127.0.0.1/x", "http://127.0.0.1/", "", "%",
+		"coaps+ws://[::1]/x", "coap+ws://127.0.0.1/x", "http://127.0.0.1/", "", "%",
 		"coap://127.0.0.1:70000/x",
 	} {
 		out := fetch(t, c, visitTo(uri))
 		is(t, out, visit.Failed, ReasonTransport, false)
+	}
+	for _, uri := range []string{"coaps://[::1]/x", "coaps+tcp://127.0.0.1/x"} {
+		out := fetch(t, c, visitTo(uri)) // no credential
+		is(t, out, visit.Failed, ReasonAuth, false)
 	}
 	if n := c.Stats().Sent; n != 0 {
 		t.Errorf("%d datagrams sent", n)

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/crawld/crawld/internal/sessionfile"
 )
 
 // Limits bound what one visit may cost. A zero field takes DefaultLimits' value.
@@ -63,6 +65,9 @@ type Options struct {
 	PrefBlock  int           // block size to ask for: 16, 32 .. 1024; 0 = sensor's choice
 	Resolver   *net.Resolver // nil = net.DefaultResolver
 	Transcript bool          // fill visit.Outcome.Transcript
+
+	Credentials []Credential      // of secure sensors, by visit.Visit.Credential
+	Sessions    *sessionfile.File // what lets a visit do without a handshake; nil = nothing kept
 }
 
 // The default loses nothing in a burst of 5000 answers.

@@ -16,9 +16,12 @@ import (
 	"github.com/crawld/crawld/internal/fleet"
 )
 
-const (
-	defaultPort = 5683
+// defaultPorts of the schemes, RFC 7252 section 6 and RFC 8323 section 8.
+var defaultPorts = map[string]uint16{
+	fleet.SchemeUDP: 5683, fleet.SchemeTCP: 5683, fleet.SchemeDTLS: 5684, fleet.SchemeTLS: 5684,
+}
 
+const (
 	// optionEcho is the Echo option of RFC 9175 section 2.2.1.
 	optionEcho message.OptionID = 252
 
@@ -27,6 +30,7 @@ const (
 
 // target is what a URI says, decomposed by RFC 7252 section 6.4.
 type target struct {
+	scheme    string
 	host      string
 	named     bool // host is a name, sent as Uri-Host
 	addr      netip.Addr
@@ -46,7 +50,8 @@ func parseTarget(uri string) (target, *failure) {
 			return target{}, failf(ReasonTransport, "%v", err)
 		}
 	}
-	t := target{host: u.Hostname(), port: defaultPort, wellKnown: u.Path == fleet.DefaultPath}
+	t := target{scheme: u.Scheme, host: u.Hostname(), port: defaultPorts[u.Scheme],
+		wellKnown: u.Path == fleet.DefaultPath}
 	if p := u.Port(); p != "" {
 		n, err := strconv.ParseUint(p, 10, 16)
 		if err != nil || n == 0 {
@@ -81,7 +86,8 @@ func plainTarget(uri string) (target, bool) {
 	if !isCoAP || !isDefault || strings.Contains(host, "%") {
 		return target{}, false
 	}
-	t := target{host: host, port: defaultPort, wellKnown: true}
+	t := target{scheme: fleet.SchemeUDP, host: host, port: defaultPorts[fleet.SchemeUDP],
+		wellKnown: true}
 	if ap, err := netip.ParseAddrPort(host); err == nil {
 		t.addr, t.port = ap.Addr().Unmap(), ap.Port()
 	} else if t.addr, err = netip.ParseAddr(host); err != nil || !t.addr.Is4() {
@@ -97,7 +103,7 @@ var wellKnownPath = [][]byte{[]byte(".well-known"), []byte("core")}
 // normalised tells what fleet.ParseURI need not look at again: it has passed
 // nearly every URI that comes here, and costs as much as the rest of this file.
 func normalised(u *url.URL) bool {
-	return u.Scheme == "coap" && u.Host != "" && u.Path != "" && u.Path != "/" &&
+	return defaultPorts[u.Scheme] != 0 && u.Host != "" && u.Path != "" && u.Path != "/" &&
 		u.User == nil && u.Fragment == "" && u.Opaque == ""
 }
 

@@ -117,6 +117,9 @@ func (e *exchange) patience() time.Duration {
 
 // take judges one event. Both results are nil if the wait goes on.
 func (e *exchange) take(ev event) (*response, *failure) {
+	if ev.lost != nil {
+		return nil, ev.lost
+	}
 	if ev.icmp != nil {
 		e.note("< %v", ev.icmp)
 		return nil, failf(ReasonICMP, "%v: %v", e.addr, ev.icmp)

@@ -31,10 +31,12 @@ type socket struct {
 // buffer carries one datagram from the reader to a visit.
 type buffer struct{ data []byte }
 
-// event is what an exchange's inbox holds: a datagram, or an ICMP error.
+// event is what an exchange's inbox holds: a message, an ICMP error, or the end of
+// the visit's own connection.
 type event struct {
 	datagram *buffer
 	icmp     error
+	lost     *failure
 }
 
 // open makes the sockets: half of them, rounded up, for IPv4.
@@ -134,6 +136,12 @@ func (c *Client) dispatch(s *socket, from netip.AddrPort, b []byte) {
 	defer c.mu.Unlock()
 	e.received++
 	e.receivedBytes += len(b)
+	c.sort(e, h, ok, b)
+}
+
+// sort hands a message from the sensor to its visit, if it is an answer. It must be
+// called with mu held.
+func (c *Client) sort(e *exchange, h header, ok bool, b []byte) {
 	if !ok {
 		c.count.garbage.Add(1)
 		return

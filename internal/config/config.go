@@ -64,8 +64,10 @@ type Config struct {
 	Web         Web
 	Directory   Directory
 	Networks    Networks
-	Limits      Limits
-	Log         Log
+	// SensorCredentials are the file's credentials, in its order.
+	SensorCredentials []SensorCredential
+	Limits            Limits
+	Log               Log
 }
 
 // Planner says how crawls of sensors with a sleep plan are planned.

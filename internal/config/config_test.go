@@ -248,6 +248,9 @@ func drawConfig(t *rapid.T) Config {
 		}
 		c.Readers = append(c.Readers, r)
 	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "credentials") {
+		c.SensorCredentials = append(c.SensorCredentials, drawCredential(t, i))
+	}
 	c.Web.Listen = "[::1]:8080"
 	if rapid.Bool().Draw(t, "directory") {
 		c.Directory = Directory{[]string{":0", "h:1"}[:rapid.IntRange(1, 2).Draw(t, "listen")],
@@ -288,6 +291,7 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 	c.Publishers = []Publisher{{KID: "k", KeyFile: "/k", TokenFile: "/t",
 		Sources: []Source{{"s", "a", "t"}}}}
 	c.Readers = []Reader{{TokenFile: "/r", All: true}}
+	c.SensorCredentials = []SensorCredential{{ID: "x", PSKIdentity: "i", PSKKeyFile: "/k"}}
 	c.Web.Listen = ":1"
 	c.Directory = Directory{[]string{":5683"}, time.Hour,
 		[]netip.Prefix{netip.MustParsePrefix("::/0")}}

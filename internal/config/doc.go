@@ -13,6 +13,6 @@
 // fields. Unknown and repeated keys, aliases, tags, a second document and an
 // empty file are errors.
 //
-// Sensors with a transport that crawld does not speak (coaps, coap+tcp) are
+// Sensors with a transport that crawld does not speak (coap+ws, coaps+ws) are
 // not errors: they come back as Refusals and the rest of the list loads.
 package config

@@ -10,7 +10,7 @@ import (
 )
 
 const groupLists = `coap://192.0.2.1/
-coaps://192.0.2.2/
+coaps+ws://192.0.2.2/
 `
 
 // What is wrong between groups and lists is told at the line of the configuration.
@@ -23,7 +23,7 @@ func TestCheckGroups(t *testing.T) {
 	}
 	for _, c := range []struct{ groups, want string }{
 		{"groups: []", "no error"},
-		{"groups: [{id: g, members: ['coap://192.0.2.1/', 'coaps://192.0.2.2/']}]", "no error"},
+		{"groups: [{id: g, members: ['coap://192.0.2.1/', 'coaps+ws://192.0.2.2/']}]", "no error"},
 		{"groups:\n- {id: a, members: [b]}\n- {id: b, members: ['coap://192.0.2.1/']}", "no error"},
 		{"groups:\n- id: a\n  members:\n  - b\n  - coap://192.0.2.1/\n  - coap://192.0.2.1\n",
 			`c.yaml:5:5: groups[0].members[0]: "b" is no sensor of the lists and no group; ` +

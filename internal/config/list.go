@@ -62,6 +62,10 @@ func (l *list) line(line, col int, uri string) {
 			checkID(uri))
 	default:
 		s.URI = normal
+		if problem := l.credential(&s); problem != "" {
+			l.d.add(line, col, "credential", "%s", problem)
+			return
+		}
 		l.add(s, "", line, col)
 	}
 }

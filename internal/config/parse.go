@@ -78,6 +78,7 @@ func (c *Config) fields() fields {
 		"groups":       c.groups,
 		"publishers":   c.publishers,
 		"readers":      c.readers,
+		"credentials":  c.sensorCredentials,
 		"web":          func(v value) { v.mapping(fields{"listen": c.Web.listen}) },
 		"directory":    func(v value) { v.mapping(c.Directory.fields()) },
 		"networks": func(v value) {

@@ -33,12 +33,13 @@ func (r Refusal) String() string {
 // LoadSensors reads every file that a pattern names (filepath.Match; each file
 // once) into one fleet. Sensors of transports not spoken are returned beside
 // it. The error is of type Errors: a pattern without a file, files that cannot
-// be read or hold anything wrong, ids listed twice.
-func LoadSensors(patterns []string) (*fleet.Fleet, []Refusal, error) {
+// be read or hold anything wrong, ids listed twice, secure sensors for which there is
+// no credential.
+func (c *Config) LoadSensors(patterns []string) (*fleet.Fleet, []Refusal, error) {
 	files, errs := expand(patterns)
 	var sensors []fleet.Sensor
 	var refused []Refusal
-	all := newShared()
+	all := newShared(c.SensorCredentials)
 	for _, file := range files {
 		data, err := readFile(file)
 		if err == nil {
@@ -60,11 +61,16 @@ func LoadSensors(patterns []string) (*fleet.Fleet, []Refusal, error) {
 	return f, refused, nil
 }
 
+// LoadSensors is Config.LoadSensors without any credentials.
+func LoadSensors(patterns []string) (*fleet.Fleet, []Refusal, error) {
+	return new(Config).LoadSensors(patterns)
+}
+
 // ParseSensors reads one list: YAML (.yaml, .yml), JSON (.json), else text with
 // one URI a line. Sensors come in the order listed, URIs normalised. The error
 // is of type Errors.
 func ParseSensors(name string, data []byte) ([]fleet.Sensor, []Refusal, error) {
-	l := newList(name, data, newShared())
+	l := newList(name, data, newShared(nil))
 	if err := l.d.err(); err != nil {
 		return nil, nil, err
 	}
@@ -99,12 +105,13 @@ type place struct {
 
 // shared is what the files of one fleet have in common.
 type shared struct {
-	taken map[string]place // by id
-	plans planReader
+	taken       map[string]place // by id
+	plans       planReader
+	credentials []SensorCredential
 }
 
-func newShared() *shared {
-	return &shared{map[string]place{}, planReader{map[string]sleepplan.Plan{}}}
+func newShared(credentials []SensorCredential) *shared {
+	return &shared{map[string]place{}, planReader{map[string]sleepplan.Plan{}}, credentials}
 }
 
 // list collects what one file lists.
@@ -160,7 +167,7 @@ func newSensor() fleet.Sensor {
 // sensor reads one element of a structured list.
 func (l *list) sensor(v value) {
 	s, before := newSensor(), l.d.count()
-	var uri, id *yaml.Node
+	var uri, id, credential *yaml.Node
 	v.mapping(fields{
 		"id":             func(v value) { id = v.node; v.label(&s.ID) },
 		"uri":            func(v value) { uri = v.node; v.text(&s.URI, "coap://host[:port][/path]") },
@@ -171,7 +178,11 @@ func (l *list) sensor(v value) {
 		"labels":         func(v value) { v.labels(&s.Labels) },
 		"ack_timeout":    func(v value) { v.duration(&s.AckTimeout, time.Millisecond, 5*time.Minute) },
 		"max_retransmit": func(v value) { v.retransmit(&s.MaxRetrans) },
-		"sleep_plan":     func(v value) { s.Plan = l.plans.read(v) },
+		"credential": func(v value) {
+			credential = v.node
+			v.text(&s.Credential, "the id of a credential of the configuration")
+		},
+		"sleep_plan": func(v value) { s.Plan = l.plans.read(v) },
 		"polling": func(v value) {
 			v.mapping(pollingFields(&s.Polling))
 			if s.Polling.Price > 0 && s.Polling.PollsPerPublication > 0 {
@@ -183,12 +194,15 @@ func (l *list) sensor(v value) {
 		v.child("uri", v.node).fail("is missing; expected coap://host[:port][/path]")
 	}
 	if uri != nil && s.URI != "" {
-		l.locate(v.child("uri", uri), v.child("id", id), s, before)
+		l.locate(v, uri, id, credential, s, before)
 	}
 }
 
 // locate settles uri and id and, if nothing was wrong since, lists the sensor.
-func (l *list) locate(uri, id value, s fleet.Sensor, before int) {
+func (l *list) locate(
+	v value, uriNode, idNode, credentialNode *yaml.Node, s fleet.Sensor, before int,
+) {
+	uri, id := v.child("uri", uriNode), v.child("id", idNode)
 	listed := s.URI
 	if s.ID == "" {
 		s.ID, id.node = listed, uri.node
@@ -204,6 +218,13 @@ func (l *list) locate(uri, id value, s fleet.Sensor, before int) {
 		uri.fail("%s", uriProblem(err))
 	case before == l.d.count():
 		s.URI = normal
+		if problem := l.credential(&s); problem != "" {
+			if credentialNode == nil {
+				credentialNode = uriNode
+			}
+			v.child("credential", credentialNode).fail("%s", problem)
+			return
+		}
 		l.add(s, id.key, id.node.Line, id.node.Column)
 	}
 }

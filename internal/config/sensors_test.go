@@ -119,9 +119,9 @@ func TestText(t *testing.T) {
 
 func TestTransportsNotSpokenAreRefusedAlone(t *testing.T) {
 	dir := t.TempDir()
-	txt := write(t, filepath.Join(dir, "a.txt"), "coap://a\ncoaps://b # secret\ncoap+tcp://c\n")
+	txt := write(t, filepath.Join(dir, "a.txt"), "coap://a\ncoaps+ws://b # secret\ncoap+ws://c\n")
 	yml := write(t, filepath.Join(dir, "b.yaml"),
-		"sensors:\n- {id: d, weight: 2,\n   uri: coaps://d}\n")
+		"sensors:\n- {id: d, weight: 2,\n   uri: coaps+ws://d}\n")
 	f, refused, err := LoadSensors([]string{txt, yml})
 	if err != nil || f.Len() != 1 || f.At(0).ID != "coap://a" {
 		t.Fatalf("%v, %v", f, err)
@@ -131,11 +131,11 @@ func TestTransportsNotSpokenAreRefusedAlone(t *testing.T) {
 		got = append(got, r.URI, strings.TrimPrefix(r.String(), dir+string(filepath.Separator)))
 	}
 	want := []string{
-		"coaps://b", `a.txt:2: uri "coaps://b": coaps: this transport is not supported yet; ` +
+		"coaps+ws://b", `a.txt:2: uri "coaps+ws://b": coaps+ws: this transport is not supported yet; ` +
 			`the sensor is refused, never tried in plain`,
-		"coap+tcp://c", `a.txt:3: uri "coap+tcp://c": coap+tcp: this transport is not supported yet; ` +
+		"coap+ws://c", `a.txt:3: uri "coap+ws://c": coap+ws: this transport is not supported yet; ` +
 			`the sensor is refused, never tried in plain`,
-		"coaps://d", `b.yaml:3: uri "coaps://d": coaps: this transport is not supported yet; ` +
+		"coaps+ws://d", `b.yaml:3: uri "coaps+ws://d": coaps+ws: this transport is not supported yet; ` +
 			`the sensor is refused, never tried in plain`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -176,7 +176,7 @@ func TestTextOf10000LinesWithOneBad(t *testing.T) {
 		fmt.Fprintf(&b, "coap://192.0.%d.%d\n", i/256, i%256)
 	}
 	_, _, err := ParseSensors("list.txt", []byte(b.String()))
-	if want := `list.txt:7342:1: "coap//192.0.2.1": scheme must be coap`; message(err) != want {
+	if want := `list.txt:7342:1: "coap//192.0.2.1": scheme must be coap, coaps, coap+tcp or coaps+tcp`; message(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	good := strings.Replace(b.String(), "coap//", "coap://", 1)
@@ -211,7 +211,7 @@ func TestTextIsLinear(t *testing.T) {
 }
 
 func TestSamePlanIsMadeOnce(t *testing.T) {
-	r := newShared()
+	r := newShared(nil)
 	l := newList("s.yaml", []byte(`sensors:
 - {uri: coap://a, sleep_plan: {weekly: [mon 10:00-11:00], time_zone: Asia/Tokyo}}
 - {uri: coap://b, sleep_plan: {time_zone: Asia/Tokyo, weekly: [mon 10:00-11:00]}}

@@ -40,6 +40,7 @@ func (c *Config) YAML() string {
 	line("%s", c.Directory.text())
 	line("networks:\n  allow: [%s]\n  deny: [%s]",
 		join(c.Networks.Allow, quotePrefix), join(c.Networks.Deny, quotePrefix))
+	line("credentials: [%s]", join(c.SensorCredentials, SensorCredential.text))
 	l := c.Limits
 	line("limits:\n  body: %s\n  blocks: %d\n  block_min: %d\n  progress: %s",
 		formatSize(l.Body), l.Blocks, l.BlockMin, formatDuration(l.Progress))

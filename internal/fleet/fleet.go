@@ -40,6 +40,7 @@ type Sensor struct {
 	AckTimeout time.Duration // ACK_TIMEOUT of RFC 7252; 0 = 2 s
 	MaxRetrans int           // MAX_RETRANSMIT of RFC 7252; 0 = 4, negative = none
 	Polling    Polling       // what differs from the fleet's
+	Credential string        // id of what a secure URI's sensor is met with; "" = none
 }
 
 // Equal reports whether two listings say the same of a sensor.
@@ -47,7 +48,7 @@ func (s *Sensor) Equal(o *Sensor) bool {
 	return s.ID == o.ID && s.URI == o.URI && s.Weight == o.Weight && s.MaxCrawls == o.MaxCrawls &&
 		s.Rate == o.Rate && s.RateFixed == o.RateFixed && maps.Equal(s.Labels, o.Labels) &&
 		s.AckTimeout == o.AckTimeout && s.MaxRetrans == o.MaxRetrans &&
-		s.Polling == o.Polling && s.Plan.Equal(o.Plan)
+		s.Polling == o.Polling && s.Credential == o.Credential && s.Plan.Equal(o.Plan)
 }
 
 // Fleet is an immutable set of sensors, sorted by id.
@@ -154,6 +155,22 @@ func Compare(old, new *Fleet) Diff {
 	return d
 }
 
+// The schemes that ParseURI takes (RFC 7252 section 6, RFC 8323 section 8).
+const (
+	SchemeUDP  = "coap"
+	SchemeDTLS = "coaps"
+	SchemeTCP  = "coap+tcp"
+	SchemeTLS  = "coaps+tcp"
+)
+
+// defaultPorts of the schemes, RFC 7252 section 6 and RFC 8323 section 8.
+var defaultPorts = map[string]string{
+	SchemeUDP: "5683", SchemeTCP: "5683", SchemeDTLS: "5684", SchemeTLS: "5684",
+}
+
+// Secure tells whether a normalised URI's sensor is met under DTLS or TLS.
+func Secure(uri string) bool { return strings.HasPrefix(uri, "coaps") }
+
 // ErrTransport is wrapped by ParseURI's error for schemes that crawld knows but
 // does not speak: it never tries them over plain UDP instead.
 var ErrTransport = fmt.Errorf("this transport is not supported yet")
@@ -166,7 +183,7 @@ const maxOption = 255
 const unreserved = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
 
 // ParseURI checks a sensor's address and normalises it: scheme and host in
-// lower case, port 5683 left out, DefaultPath where no path is given. The zone of
+// lower case, the scheme's own port left out, DefaultPath where no path is given. The zone of
 // an IPv6 address keeps its case, as it names an interface. What String makes of
 // the result is its own normal form. The error says what is wrong and what would
 // be right.
@@ -192,12 +209,12 @@ func ParseURI(raw string) (*url.URL, error) {
 
 func checkScheme(u *url.URL) error {
 	switch u.Scheme { // in lower case since url.Parse
-	case "coap":
+	case SchemeUDP, SchemeDTLS, SchemeTCP, SchemeTLS:
 		return nil
-	case "coaps", "coap+tcp", "coaps+tcp", "coap+ws", "coaps+ws":
+	case "coap+ws", "coaps+ws":
 		return fmt.Errorf("%s: %w; the sensor is refused, never tried in plain", u.Scheme, ErrTransport)
 	}
-	return fmt.Errorf("scheme must be coap")
+	return fmt.Errorf("scheme must be coap, coaps, coap+tcp or coaps+tcp")
 }
 
 func checkHost(u *url.URL) error {
@@ -263,7 +280,7 @@ func normalise(u *url.URL) {
 		host = strings.Map(lower, host)
 		u.Host = host
 	}
-	if port != "" && port != "5683" {
+	if port != "" && port != defaultPorts[u.Scheme] {
 		u.Host += ":" + port
 	}
 	if u.Path == "" || u.Path == "/" {

@@ -160,6 +160,7 @@ var edits = map[string]func(*Sensor){
 	"Plan":       func(s *Sensor) { s.Plan = sleepplan.AlwaysOn() },
 	"AckTimeout": func(s *Sensor) { s.AckTimeout += time.Second },
 	"MaxRetrans": func(s *Sensor) { s.MaxRetrans++ },
+	"Credential": func(s *Sensor) { s.Credential += "x" },
 }
 
 var names = []string{"a", "a/1", "b", "c", "d", "e", "ä", "A", "aa", "0"}

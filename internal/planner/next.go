@@ -112,7 +112,7 @@ func (p *Planner) putOff(s *sensor, now time.Time) {
 func (p *Planner) visit(s *sensor, now time.Time) visit.Visit {
 	v := visit.Visit{Sensor: s.ID, URI: s.URI, At: s.at, Kind: s.kind, Why: s.whyNow(p, s.at),
 		Value: p.value(s), ETag: s.rec.ETag, Known: s.rec.Known, AckTimeout: s.AckTimeout,
-		Retrans: retransmissions(s.MaxRetrans)}
+		Retrans: retransmissions(s.MaxRetrans), Credential: s.Credential}
 	v.Full = s.rec.Known == "" || (s.rec.Visits+1)%fullEvery == 0
 	v.Deadline = now.Add(maxExchange)
 	switch s.kind {

@@ -86,7 +86,10 @@ func (b *Bed) Add(spec Spec) (*Sensor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("testbed: add sensor %q: %w", spec.Name, err)
 	}
-	s := newSensor(b, spec, conn)
+	s, err := newSensor(b, spec, conn)
+	if err != nil {
+		return nil, err
+	}
 	b.sensors = append(b.sensors, s)
 	return s, nil
 }

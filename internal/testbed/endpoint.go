@@ -21,7 +21,7 @@ const exchangeLifetime = 247 * time.Second
 // the next read, so there is no timer and nothing to wait for but that goroutine.
 type endpoint struct {
 	s    *Sensor
-	conn *net.UDPConn
+	conn radio
 	done chan struct{} // closed when the goroutine has ended
 
 	due       []task // ascending by instant
@@ -46,7 +46,7 @@ type exchange struct {
 	mid  uint16
 }
 
-func newEndpoint(s *Sensor, conn *net.UDPConn) *endpoint {
+func newEndpoint(s *Sensor, conn radio) *endpoint {
 	e := &endpoint{
 		s:         s,
 		conn:      conn,
@@ -131,6 +131,7 @@ func (e *endpoint) receive(datagram []byte, from netip.AddrPort, now time.Time) 
 		entry.Kind = KindOther
 	}
 	switch {
+	case e.s.spec.Security != nil && !e.s.spec.TCP: // the radio has seen to it
 	case e.s.spec.Fault == FaultDead:
 		entry.Dropped = DroppedDead
 	case !e.s.awake(now):
@@ -142,7 +143,7 @@ func (e *endpoint) receive(datagram []byte, from netip.AddrPort, now time.Time) 
 		e.s.bed.record(entry)
 		return
 	}
-	e.s.count(Traffic{In: 1, BytesIn: len(datagram)})
+	e.count(Traffic{In: 1, BytesIn: len(datagram)})
 	e.forget(now)
 	e.handle(a, err == nil, entry, now)
 }
@@ -174,7 +175,18 @@ func (e *endpoint) ping(key exchange, entry Request, now time.Time) {
 }
 
 // lost draws the fate of one datagram.
-func (e *endpoint) lost() bool { return e.s.loss.Float64() < e.s.spec.Loss }
+func (e *endpoint) lost() bool {
+	return e.plain() && e.s.loss.Float64() < e.s.spec.Loss
+}
+
+// plain tells whether the radio is a bare socket; the others count, and lose, below it.
+func (e *endpoint) plain() bool { return e.s.spec.Security == nil && !e.s.spec.TCP }
+
+func (e *endpoint) count(t Traffic) {
+	if e.plain() {
+		e.s.count(t)
+	}
+}
 
 // send puts a datagram on the air, twice if it is to be duplicated, and reports
 // whether a copy was not lost.
@@ -185,7 +197,7 @@ func (e *endpoint) send(datagram []byte, to netip.AddrPort) bool {
 	}
 	arrived := false
 	for range copies {
-		e.s.count(Traffic{Out: 1, BytesOut: len(datagram)})
+		e.count(Traffic{Out: 1, BytesOut: len(datagram)})
 		if e.lost() {
 			continue
 		}

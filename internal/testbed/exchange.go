@@ -125,7 +125,7 @@ func (e *endpoint) ackFirst(a ask) bool {
 // arrives.
 func (e *endpoint) acknowledge(key exchange) bool {
 	if e.s.spec.LoseAck {
-		e.s.count(Traffic{Out: 1, BytesOut: 4})
+		e.count(Traffic{Out: 1, BytesOut: 4})
 		return false
 	}
 	return e.send(bare(message.Acknowledgement, key.mid), key.peer)

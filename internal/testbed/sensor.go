@@ -41,7 +41,7 @@ type Traffic struct {
 	BytesIn, BytesOut int // UDP payload
 }
 
-func newSensor(b *Bed, spec Spec, conn *net.UDPConn) *Sensor {
+func newSensor(b *Bed, spec Spec, conn *net.UDPConn) (*Sensor, error) {
 	name := fnv.New64a()
 	name.Write([]byte(spec.Name))
 	s := &Sensor{
@@ -51,8 +51,7 @@ func newSensor(b *Bed, spec Spec, conn *net.UDPConn) *Sensor {
 		loss:    rand.New(rand.NewPCG(b.seed, name.Sum64()^1)),
 		process: newProcess(rand.New(rand.NewPCG(b.seed, name.Sum64())), spec, clock()),
 	}
-	s.serve(conn)
-	return s
+	return s, s.serve(conn)
 }
 
 // Name is Spec.Name, or what Add chose in its place.
@@ -62,7 +61,18 @@ func (s *Sensor) Name() string { return s.spec.Name }
 func (s *Sensor) Addr() netip.AddrPort { return s.addr }
 
 // URI is its address as fleet.ParseURI normalises it, path included.
-func (s *Sensor) URI() string { return "coap://" + s.addr.String() + s.spec.Path }
+func (s *Sensor) URI() string {
+	scheme := fleet.SchemeUDP
+	switch secure := s.spec.Security != nil; {
+	case s.spec.TCP && secure:
+		scheme = fleet.SchemeTLS
+	case s.spec.TCP:
+		scheme = fleet.SchemeTCP
+	case secure:
+		scheme = fleet.SchemeDTLS
+	}
+	return scheme + "://" + s.addr.String() + s.spec.Path
+}
 
 // Listing is the sensor as the operator lists it: with the plan of its Spec
 // (unknown if Hidden), whatever SetPlan or Drift did to the true one.
@@ -75,6 +85,9 @@ func (s *Sensor) Listing() fleet.Sensor {
 		Rate:      s.spec.Rate,
 		Labels:    map[string]string{},
 		Plan:      s.spec.Plan,
+	}
+	if s.spec.Security != nil {
+		l.Credential = s.spec.Security.Credential
 	}
 	if s.spec.Hidden {
 		l.Plan = sleepplan.Unknown()
@@ -212,14 +225,29 @@ func (s *Sensor) Start() error {
 	if err != nil {
 		return fmt.Errorf("testbed: start sensor %q again: %w", s.spec.Name, err)
 	}
-	s.serve(conn)
-	return nil
+	return s.serve(conn)
 }
 
-func (s *Sensor) serve(conn *net.UDPConn) {
-	if s.spec.Fault == FaultClosed {
+func (s *Sensor) serve(conn *net.UDPConn) error {
+	switch {
+	case s.spec.Fault == FaultClosed:
 		conn.Close()
-		return
+	case s.spec.TCP:
+		stream, err := newStreamRadio(s, conn)
+		if err != nil {
+			conn.Close()
+			return fmt.Errorf("testbed: start sensor %q: %w", s.spec.Name, err)
+		}
+		s.end = newEndpoint(s, stream)
+	case s.spec.Security != nil:
+		secure, err := newSecureRadio(s, conn)
+		if err != nil {
+			conn.Close()
+			return fmt.Errorf("testbed: start sensor %q: %w", s.spec.Name, err)
+		}
+		s.end = newEndpoint(s, secure)
+	default:
+		s.end = newEndpoint(s, conn)
 	}
-	s.end = newEndpoint(s, conn)
+	return nil
 }

@@ -76,6 +76,9 @@ type Spec struct {
 	Directory netip.AddrPort
 	Lifetime  time.Duration
 
+	Security *Security // nil = in plain
+	TCP      bool      // RFC 8323: coap+tcp://, with Security coaps+tcp://; Loss does not apply
+
 	Fault Fault
 }
 
@@ -107,6 +110,10 @@ func (s *Spec) check() error {
 		return fmt.Errorf("format %d: must lie in -1 .. 65535", s.Format)
 	case s.Delay < 0 || s.AckTimeout < 0 || s.MaxAge < 0 || s.Size < 0:
 		return fmt.Errorf("delay, ack timeout, max-age and size must not be negative")
+	case (s.Security != nil || s.TCP) && (s.Fault == FaultStranger || s.Fault == FaultClosed):
+		return fmt.Errorf("fault %q: not with security or TCP", s.Fault)
+	case s.TCP && s.Security != nil && s.Security.Keys != nil:
+		return fmt.Errorf("TLS wants a certificate, not keys")
 	case !slices.Contains(faults, s.Fault):
 		return fmt.Errorf("fault %q: must be one of %q", s.Fault, faults)
 	}

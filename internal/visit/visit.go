@@ -115,6 +115,8 @@ type Visit struct {
 	Retrans  int       `json:"retrans,omitempty"` // MAX_RETRANSMIT of every request of this visit
 	// AckTimeout is ACK_TIMEOUT of this sensor; 0 = RFC 7252's 2 s.
 	AckTimeout time.Duration `json:"ack_timeout,omitempty"`
+	// Credential is the id of what a secure URI's sensor is met with. It is a name, no secret.
+	Credential string `json:"credential,omitempty"`
 }
 
 // Outcome is what became of a visit. A zero value in an optional field means
