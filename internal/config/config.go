@@ -61,6 +61,7 @@ type Config struct {
 	Groups      []Group // in the file's order; nil = none
 	Publishers  []Publisher
 	Readers     []Reader // nil = everybody may read
+	Store       Store
 	Web         Web
 	Networks    Networks
 	Limits      Limits
@@ -91,6 +92,12 @@ type Step struct {
 // Polling says how sensors with an unknown sleep plan are polled: 0 < MinGap <= MaxGap,
 // at most one of Price and PollsPerPublication.
 type Polling = fleet.Polling
+
+// Store bounds the database file.
+type Store struct {
+	MaxSize int // bytes; 0 = no bound, else 64 MiB or more
+	Ballast int // bytes kept free for the moment when the disk is full; 0 = none
+}
 
 // Web is the HTTP side.
 type Web struct {
@@ -134,7 +141,8 @@ func Default() Config {
 			Policy: PolicyHZ, Bootstrap: 5 * time.Minute, MinGap: 10 * time.Second, MaxGap: time.Hour,
 			PollsPerPublication: 1.15, SD: SDFolded, PublishTimes: PublishAuto,
 		},
-		Web: Web{Listen: "127.0.0.1:9683"},
+		Store: Store{Ballast: 64 << 20},
+		Web:   Web{Listen: "127.0.0.1:9683"},
 		Limits: Limits{
 			Body: 64 << 10, Blocks: 1024, BlockMin: 64, Progress: 10 * time.Second,
 			PerHost: 64, PerSubnet: 256,

@@ -50,7 +50,7 @@ func TestReferenceConfigHasEveryKey(t *testing.T) {
 	}
 	keys := []string{"web.listen", "networks.allow", "networks.deny", "log.level", "log.format"}
 	for prefix, f := range map[string]fields{"": c.fields(), "planner.": c.Planner.fields(),
-		"polling.": pollingFields(&c.Polling), "limits.": c.Limits.fields()} {
+		"polling.": pollingFields(&c.Polling), "limits.": c.Limits.fields(), "store.": c.Store.fields()} {
 		for k := range f {
 			keys = append(keys, prefix+k)
 		}
@@ -79,6 +79,7 @@ groups:
 publishers:
 - {kid: a, key_file: k.jwk, token_file: /t, sources: [{id: s, address: "x:", type: t}]}
 readers: [{token_file: r, sources: [s, "u:v"]}, {token_file: q, sources: ["*"]}]
+store: {max_size: 2GiB, ballast: 0B}
 web: {listen: ":0"}
 networks: {allow: [10.0.0.0/8], deny: ["2001:db8::/32"]}
 limits: {body: 1MiB, blocks: 7, block_min: 16, progress: 3s, per_host: 1, per_subnet: 2}
@@ -105,7 +106,8 @@ log:
 			Sources: []Source{{"s", "x:", "t"}}}},
 		Readers: []Reader{{TokenFile: "/etc/c[1]/r", Sources: []string{"s", "u:v"}},
 			{TokenFile: "/etc/c[1]/q", All: true}},
-		Web: Web{":0"},
+		Store: Store{MaxSize: 2 << 30}, // of no ballast
+		Web:   Web{":0"},
 		Networks: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 			[]netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
 		Limits: Limits{1 << 20, 7, 16, 3 * time.Second, 1, 2},
@@ -245,6 +247,10 @@ func drawConfig(t *rapid.T) Config {
 	c.Web.Listen = "[::1]:8080"
 	c.Networks.Deny = []netip.Prefix{
 		netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("0.0.0.0/0")}
+	c.Store.Ballast = rapid.IntRange(0, 1<<30).Draw(t, "ballast")
+	if rapid.Bool().Draw(t, "quota") {
+		c.Store.MaxSize = rapid.IntRange(minStore, 1<<30).Draw(t, "max size")
+	}
 	c.Limits = Limits{gap.Draw(t, "body") + 64, gap.Draw(t, "blocks"), 1024, time.Second, 9, 99}
 	c.Log = Log{"warn", "console"}
 	return c
@@ -277,6 +283,7 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 	c.Publishers = []Publisher{{KID: "k", KeyFile: "/k", TokenFile: "/t",
 		Sources: []Source{{"s", "a", "t"}}}}
 	c.Readers = []Reader{{TokenFile: "/r", All: true}}
+	c.Store = Store{1 << 30, 5 << 20}
 	c.Web.Listen = ":1"
 	any4 := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	c.Networks, c.Limits = Networks{any4, any4}, Limits{1024, 2, 16, time.Second, 3, 4}
