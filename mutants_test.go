@@ -19,11 +19,11 @@ var mutants = []struct {
 	test    string
 }{
 	{"acknowledge before the commit", "internal/repository/commit.go", []mutant.Change{
-		{Old: "			err = r.named(r.commit(inOrder(todo)))\n", New: `			for _, o := range todo {
+		{Old: "			err = r.named(r.carryOut(inOrder(todo)))\n", New: `			for _, o := range todo {
 				o.done(nil)
 			}
 			time.Sleep(50 * time.Millisecond)
-			_ = r.named(r.commit(inOrder(todo)))
+			_ = r.named(r.carryOut(inOrder(todo)))
 			continue
 `},
 		{Old: "\t\"syscall\"\n", New: "\t\"syscall\"\n\t\"time\"\n"},
@@ -42,6 +42,26 @@ var mutants = []struct {
 		{Old: "err != nil || got != sum {", New: "err != nil || false && got != sum {"},
 		{Old: "	if !bytes.Equal(sum[hashLen:]", New: "	if false && !bytes.Equal(sum[hashLen:]"},
 	}, "internal/repository", "TestFlippedBody"},
+
+	{"write on after a sync has failed", "internal/repository/commit.go", []mutant.Change{
+		{Old: "	r.broken = err\n	r.stats.broken.Store(true)\n", New: ""},
+	}, "internal/repository", "TestReopen"},
+
+	{"hold on to the ballast", "internal/repository/commit.go", []mutant.Change{
+		{Old: "&& r.giveUpBallast() {", New: "&& false {"},
+	}, "internal/repository", "TestFullDisk"},
+
+	{"a body that has come again stays in quarantine", "internal/repository/commit.go",
+		[]mutant.Change{{Old: "	r.quarantine.remove(t.healed)\n", New: ""}},
+		"internal/repository", "TestQuarantine"},
+
+	{"ask sensors although it cannot be kept", "internal/crawler/loop.go", []mutant.Change{
+		{Old: "c.o.Hold != nil && c.o.Hold()", New: "false && c.o.Hold()"},
+	}, "internal/app", "TestNoSpaceHoldsCrawls"},
+
+	{"trust the ETag of a damaged body", "internal/app/tend.go", []mutant.Change{
+		{Old: "		v.Full = true\n", New: ""},
+	}, "internal/app", "TestDamagedBodyIsFetched"},
 
 	{"a spent budget", "internal/planner/next.go", []mutant.Change{
 		{Old: "s.rec.Used >= s.limit() || p.spent >= p.rec.Theta", New: "s.rec.Used >= s.limit()"},

@@ -69,7 +69,7 @@ func TestUnitSays(t *testing.T) {
 	d := directives(readUnit(t))
 	for key, want := range map[string]string{
 		"Type": "notify", "NotifyAccess": "main", "Restart": "on-failure",
-		"RestartPreventExitStatus": "2 3", "DynamicUser": "yes", "StateDirectory": "crawld",
+		"RestartPreventExitStatus": "2 3 4", "DynamicUser": "yes", "StateDirectory": "crawld",
 		"ExecReload":              "/bin/kill -HUP $MAINPID",
 		"RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX AF_NETLINK",
 	} {

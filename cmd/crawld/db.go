@@ -94,6 +94,7 @@ func checkTable(cmd *cobra.Command, r repository.Report) error {
 		row("events", r.Events)
 		row("cells of events and descriptions", r.Cells)
 		row("signed documents", r.Documents)
+		row("bodies in quarantine", r.Quarantined)
 		row("bytes", r.Bytes)
 		for _, p := range r.Problems {
 			row("problem", p)

@@ -141,6 +141,7 @@ func (d *demoRun) build() (*fleet.Fleet, error) {
 		listed = append(listed, l)
 	}
 	c := config.Default()
+	c.Store.Ballast = 0 // the database goes with the demo
 	c.Data = d.flags.data
 	if c.Data == "" {
 		dir, err := os.MkdirTemp("", "crawld-demo-")

@@ -203,7 +203,7 @@ func earlyAcknowledgement(t *testing.T) string {
 	overlay, err := mutant.Overlay(t.TempDir(), file,
 		mutant.Change{Old: `		var err error
 		if len(todo) > 0 {
-			err = r.named(r.commit(inOrder(todo)))
+			err = r.named(r.carryOut(inOrder(todo)))
 		}
 		for _, o := range group {
 			if o.err != nil {
@@ -217,7 +217,7 @@ func earlyAcknowledgement(t *testing.T) string {
 		}
 		time.Sleep(50 * time.Millisecond)
 		if len(todo) > 0 {
-			_ = r.named(r.commit(inOrder(todo)))
+			_ = r.named(r.carryOut(inOrder(todo)))
 		}
 `}, mutant.Change{Old: "\t\"syscall\"\n", New: "\t\"syscall\"\n\t\"time\"\n"})
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/crawld/crawld/internal/app"
 	"github.com/crawld/crawld/internal/config"
 	"github.com/crawld/crawld/internal/crawler"
+	"github.com/crawld/crawld/internal/repository"
 	"github.com/crawld/crawld/internal/visit"
 )
 
@@ -106,7 +107,7 @@ func daemonise(ctx context.Context, o app.Options) error {
 		if errs := (config.Errors{}); errors.As(err, &errs) {
 			return invalid(err)
 		}
-		return err
+		return ofStore(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -120,7 +121,16 @@ func daemonise(ctx context.Context, o app.Options) error {
 			}
 		}
 	}()
-	return a.Run(ctx)
+	return ofStore(a.Run(ctx))
+}
+
+// ofStore gives what is wrong with the data file a code of its own: starting again
+// mends nothing.
+func ofStore(err error) error {
+	if errors.Is(err, repository.ErrCorrupt) || errors.Is(err, repository.ErrBroken) {
+		return unhealthy(err)
+	}
+	return err
 }
 
 func notify(log *zap.Logger) func(string) {

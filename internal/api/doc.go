@@ -7,7 +7,7 @@
 //	GET  /sensors/{id}, /sensors?id=  one sensor, as a page
 //	GET  /metrics  /config  /-/healthy  /-/ready
 //	POST /-/reload                    (or PUT) loopback and unix-socket peers only
-//	GET  /api/v1/status               planner.Status
+//	GET  /api/v1/status               planner.Status, and what the store lacks
 //	GET  /api/v1/plan                 limit, cursor
 //	GET  /api/v1/search               q (package search), limit, cursor
 //	GET  /api/v1/sensors              from, limit, state, label; or id, visits
@@ -47,6 +47,10 @@
 // Events are answered as the REST binding of EPCIS 2.0 has it: in an EPCISQueryDocument, as
 // published, with the next page as a Link. A capture is answered when it is committed,
 // not with a job, and refused as a whole. Refusals have "code" beside "error".
+//
+// What is stored and damaged is answered as 503 with code "damaged" while the sensor is still
+// going to be asked for it, else as 410. While there is no space publications are answered
+// with 507; all reads go on.
 //
 // # Whom it trusts
 //

@@ -214,7 +214,7 @@ func (s *server) groupBody(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	s.stored(w, r, v.Version)
+	s.stored(w, r, v.Version, func() bool { return false })
 }
 
 // olderSnapshot finds the newest snapshot with that hash from before an instant.

@@ -45,6 +45,7 @@ type daemon struct {
 	t       testing.TB
 	repo    *repository.Repository
 	path    string
+	free    repository.FreeSpace // nil: as it is
 	fleet   *fleet.Fleet
 	o       Options
 	handler http.Handler
@@ -127,7 +128,7 @@ func newDaemon(t testing.TB, f *fleet.Fleet) *daemon {
 func (d *daemon) open() {
 	d.t.Helper()
 	var err error
-	if d.repo, err = repository.Open(d.path, repository.Options{}); err != nil {
+	if d.repo, err = repository.Open(d.path, repository.Options{FreeSpace: d.free}); err != nil {
 		d.t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()

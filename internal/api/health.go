@@ -26,7 +26,11 @@ func (s *server) healthy(w http.ResponseWriter, r *http.Request) {
 		writeText(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	writeText(w, http.StatusOK, "ok")
+	text := "ok"
+	for _, t := range s.o.Repo.Troubles() { // a restart would mend none of them
+		text += "\ndegraded: " + t.Text
+	}
+	writeText(w, http.StatusOK, text)
 }
 
 // readStore reads a row. The read is not waited for longer than ctx lasts, as a
@@ -52,7 +56,8 @@ func (s *server) readStore(ctx context.Context) error {
 		return fmt.Errorf("the store does not answer: %w", ctx.Err())
 	}
 	if s.o.Repo.Stats().Broken {
-		return fmt.Errorf("the store takes no writes: an earlier one failed; restart, then check it")
+		return fmt.Errorf("the store takes no writes: an earlier one failed; the data file is being " +
+			"reopened and checked")
 	}
 	return nil
 }

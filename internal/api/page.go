@@ -12,6 +12,7 @@ import (
 
 	"github.com/crawld/crawld/internal/linkformat"
 	"github.com/crawld/crawld/internal/planner"
+	"github.com/crawld/crawld/internal/repository"
 	"github.com/crawld/crawld/internal/visit"
 )
 
@@ -108,6 +109,7 @@ type count struct {
 type indexView struct {
 	page
 	Status  planner.Status
+	Trouble []repository.Trouble // of the store
 	States  []count
 	Used    []count
 	Mean    float64 // expected latency of an event, seconds
@@ -124,7 +126,8 @@ func (s *server) indexPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.limit = pageRows
-	view := indexView{page: page{Title: "sensors", Version: s.o.Version}}
+	view := indexView{page: page{Title: "sensors", Version: s.o.Version},
+		Trouble: s.o.Repo.Troubles()}
 	err = s.askFleet(r.Context(), func(p *planner.Planner, now time.Time) {
 		view.Status = p.Status(now)
 	})

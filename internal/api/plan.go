@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/crawld/crawld/internal/planner"
+	"github.com/crawld/crawld/internal/repository"
 	"github.com/crawld/crawld/internal/sleepplan"
 )
 
@@ -19,13 +20,21 @@ type planPage struct {
 	Next     string             `json:"next"` // goes into cursor
 }
 
+// statusAnswer is how the running range stands, and the store.
+type statusAnswer struct {
+	planner.Status
+	Degraded []repository.Trouble `json:"degraded"` // the worst first
+}
+
 // status is GET /api/v1/status.
 func (s *server) status(r *http.Request) (any, error) {
 	if q := parseQuery(r, nil); q.err != nil {
 		return nil, q.err
 	}
-	var st planner.Status
-	err := s.askFleet(r.Context(), func(p *planner.Planner, now time.Time) { st = p.Status(now) })
+	st := statusAnswer{Degraded: s.o.Repo.Troubles()}
+	err := s.askFleet(r.Context(), func(p *planner.Planner, now time.Time) {
+		st.Status = p.Status(now)
+	})
 	return st, err
 }
 

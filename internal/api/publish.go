@@ -129,6 +129,9 @@ func (s *server) take(w http.ResponseWriter, r *http.Request) (publication, erro
 	if err := gate.Admit(token, r.ContentLength); err != nil {
 		return publication{}, err
 	}
+	if err := s.o.Repo.Refuses(); errors.Is(err, repository.ErrFull) {
+		return publication{}, err
+	}
 	free, err := s.room(r)
 	if err != nil {
 		return publication{}, err

@@ -21,12 +21,16 @@ type versionRow struct {
 	ETag    []byte    `json:"etag"`           // base64; null: none
 	Verdict string    `json:"verdict"`
 	Links   int       `json:"links"`
+	Damaged bool      `json:"damaged"` // its stored body is, and is not served
 }
 
 func newVersionRow(v repository.Version) versionRow {
 	return versionRow{At: v.At, Hash: v.Hash, Size: v.Size, Format: v.Format, ETag: v.ETag,
-		Verdict: v.Verdict, Links: v.Links}
+		Verdict: v.Verdict, Links: v.Links, Damaged: v.Damaged}
 }
+
+// codeDamaged is the code of answers in place of a body that is in quarantine.
+const codeDamaged = "damaged"
 
 type versionList struct {
 	Versions []versionRow `json:"versions"` // newest first
@@ -94,13 +98,24 @@ func (s *server) body(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	s.stored(w, r, v)
+	s.stored(w, r, v, func() bool {
+		latest, described, err := s.o.Repo.Latest(id)
+		return err == nil && described && latest.Hash == v.Hash
+	})
 }
 
-// stored answers with the body of a version.
-func (s *server) stored(w http.ResponseWriter, r *http.Request, v repository.Version) {
+// stored answers with the body of a version. comes tells whether one that is damaged is
+// going to be fetched again.
+func (s *server) stored(w http.ResponseWriter, r *http.Request, v repository.Version,
+	comes func() bool) {
 	body, err := s.o.Repo.Body(v.Hash)
 	switch {
+	case errors.Is(err, repository.ErrHash) && comes():
+		s.refuse(w, r, damagedFault(http.StatusServiceUnavailable, v,
+			"the sensor is asked for all of it at its next visit"))
+	case errors.Is(err, repository.ErrHash):
+		s.refuse(w, r, damagedFault(http.StatusGone, v,
+			"newer ones have taken its place, so it cannot be fetched again"))
 	case errors.Is(err, repository.ErrNotFound):
 		s.refuse(w, r, faultf(http.StatusNotFound, "%v", err))
 	case err != nil:
@@ -108,6 +123,11 @@ func (s *server) stored(w http.ResponseWriter, r *http.Request, v repository.Ver
 	default:
 		serveBody(w, r, v, body)
 	}
+}
+
+func damagedFault(status int, v repository.Version, next string) fault {
+	return fault{status: status, code: codeDamaged, text: "the stored body of version " + v.Hash +
+		" is damaged, so it is not served; " + next}
 }
 
 // version finds the sensor's version with that hash, or the one in force where

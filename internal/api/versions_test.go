@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/crawld/crawld/internal/repository"
 )
 
 func TestVersionPages(t *testing.T) {
@@ -125,7 +127,7 @@ func TestDamagedBodyIsNotServed(t *testing.T) {
 	d.open()
 	for _, target := range []string{"/api/v1/sensors/50%25/body",
 		"/api/v1/sensors/50%25/versions/" + hash + "/body"} {
-		d.refused(target, 500, "does not match its hash")
+		d.refused(target, 503, "is damaged, so it is not served; the sensor is asked")
 		if w := d.request("GET", target, "@"); bytes.Contains(w.Body.Bytes(), []byte("recious")) {
 			t.Errorf("%s: %s", target, w.Body)
 		}
@@ -133,6 +135,34 @@ func TestDamagedBodyIsNotServed(t *testing.T) {
 	w := d.request("GET", "/sensors?id=50%25", "@")
 	if w.Code != 200 || !contains(w.Body.String(), "does not match its hash") {
 		t.Errorf("page: %d %s", w.Code, w.Body)
+	}
+	var list versionList
+	d.repo.Survey(t.Context())
+	d.get("/api/v1/sensors/50%25/versions", &list)
+	var st statusAnswer
+	d.get("/api/v1/status", &st)
+	if len(list.Versions) != 1 || !list.Versions[0].Damaged || len(st.Degraded) != 1 ||
+		st.Degraded[0].Reason != repository.TroubleQuarantine {
+		t.Errorf("%+v, degraded %+v", list, st.Degraded)
+	}
+	for _, target := range []string{"/", "/-/healthy"} {
+		w := d.request("GET", target, "@")
+		if w.Code != 200 || !contains(w.Body.String(), "descriptions of 1 sensors are damaged") {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+	newer := d.store("50%", start.Add(time.Second), []byte("</newer>"), 40)
+	d.refused("/api/v1/sensors/50%25/versions/"+hash+"/body", 410, "cannot be fetched again")
+	if w := d.request("GET", "/api/v1/sensors/50%25/body", "@"); w.Body.String() != "</newer>" {
+		t.Errorf("%s: %d %s", newer, w.Code, w.Body)
+	}
+	d.store("50%", start.Add(2*time.Second), []byte("</precious>"), 40)
+	if w := d.request("GET", "/api/v1/sensors/50%25/body", "@"); w.Body.String() != "</precious>" {
+		t.Errorf("fetched again: %d %s", w.Code, w.Body)
+	}
+	d.repo.Survey(t.Context())
+	if d.get("/api/v1/status", &st); len(st.Degraded) > 0 {
+		t.Errorf("fetched again: %+v", st.Degraded)
 	}
 }
 

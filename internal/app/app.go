@@ -46,6 +46,8 @@ type Options struct {
 	Notify   func(state string)         // sd_notify; nil without a supervisor
 	OnRange  func(crawler.RangeSummary) // called on the loop when a range has ended
 	Grace    time.Duration              // running visits may go on that long at the end
+	// FreeSpace is how much of the data file's disk is free; nil: as the system tells.
+	FreeSpace repository.FreeSpace
 }
 
 // App is a daemon that is built but does not run yet.
@@ -101,17 +103,9 @@ func New(o Options) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.repo, err = repository.Open(o.Config.Data,
-		repository.Options{OnRepublish: a.republishedNow})
-	if errors.Is(err, repository.ErrCorrupt) {
-		return nil, fmt.Errorf("%w; nothing was changed: move the file aside to start anew, "+
-			"or put a copy in its place", err)
-	}
-	if err != nil {
+	if err = a.openStore(); err != nil {
 		return nil, err
 	}
-	a.defers("database", a.repo.Close)
-	a.tellIndex()
 	if err := a.openDirectory(); err != nil {
 		return nil, err
 	}
@@ -137,7 +131,8 @@ func New(o Options) (_ *App, err error) {
 			return nil, err
 		}
 	}
-	a.crawler = crawler.New(p, crawler.Options{Fetch: a.client.Fetch, Store: a.store,
+	a.crawler = crawler.New(p, crawler.Options{Fetch: a.fetch, Store: a.store,
+		Hold:      func() bool { return a.repo.Refuses() != nil },
 		SaveRange: a.saveRange, Log: o.Log, Metrics: a.registry, Grace: o.Grace,
 		Capacity: o.Config.Planner.Capacity, Workers: runtime.GOMAXPROCS(0), OnRange: o.OnRange})
 	a.register()
@@ -145,6 +140,24 @@ func New(o Options) (_ *App, err error) {
 		o.Log.Error("groups are not republished until the lists are reloaded", zap.Error(err))
 	}
 	return a, a.listen()
+}
+
+func (a *App) openStore() (err error) {
+	store := a.o.Config.Store
+	a.repo, err = repository.Open(a.o.Config.Data, repository.Options{
+		OnRepublish: a.republishedNow, MaxSize: int64(store.MaxSize), Ballast: int64(store.Ballast),
+		FreeSpace: a.o.FreeSpace})
+	if errors.Is(err, repository.ErrCorrupt) {
+		return fmt.Errorf("%w; nothing was changed: move the file aside to start anew, "+
+			"or put a copy in its place", err)
+	}
+	if err != nil {
+		return err
+	}
+	a.defers("database", a.repo.Close)
+	a.repo.Survey(context.Background()) // before the first crawl
+	a.tellIndex()
+	return nil
 }
 
 func (a *App) defers(name string, run func() error) {
@@ -262,6 +275,7 @@ func (a *App) Run(ctx context.Context) error {
 		a.watch(ctx)
 		return nil
 	})
+	serving.Go(func() error { return a.tend(ctx) })
 	serving.Go(func() error {
 		<-ctx.Done()
 		a.o.Notify("STOPPING=1")

@@ -56,8 +56,12 @@ func (a *App) Beat(ctx context.Context) (string, error) {
 	if _, err := a.repo.Fleet(); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d sensors, %d of %d crawls used in this range", st.Sensors, st.Spent,
-		st.Theta), nil
+	status := fmt.Sprintf("%d sensors, %d of %d crawls used in this range", st.Sensors, st.Spent,
+		st.Theta)
+	if text := troubleText(a.repo.Troubles()); text != "" {
+		status += "; " + text
+	}
+	return status, nil
 }
 
 // notifyReloading says RELOADING with the clock that Type=notify-reload wants.
@@ -81,12 +85,11 @@ func registerParts(reg prometheus.Registerer, repo *repository.Repository, c *co
 	}
 	gauge("store_size_bytes", "Size of the database file.",
 		func() float64 { return float64(repo.Stats().FileBytes) })
-	gauge("store_degraded", "1 if the store refuses writes after an error.", func() float64 {
-		if repo.Stats().Broken {
-			return 1
-		}
-		return 0
-	})
+	registerTroubles(reg, repo)
+	gauge("store_disk_free_bytes", "Free on the disk of the database file; 0 if not known.",
+		func() float64 { return float64(repo.Space().Free) })
+	gauge("store_quarantined_bodies", "Bodies found damaged that have not been fetched again.",
+		func() float64 { return float64(repo.Stats().Quarantined) })
 	count("store_commits_total", "Transactions committed.",
 		func() float64 { return float64(repo.Stats().Commits) })
 	count("store_writes_total", "Outcomes committed, many in one transaction.",

@@ -61,6 +61,7 @@ type Config struct {
 	Groups      []Group // in the file's order; nil = none
 	Publishers  []Publisher
 	Readers     []Reader // nil = everybody may read
+	Store       Store
 	Web         Web
 	Directory   Directory
 	Networks    Networks
@@ -94,6 +95,12 @@ type Step struct {
 // Polling says how sensors with an unknown sleep plan are polled: 0 < MinGap <= MaxGap,
 // at most one of Price and PollsPerPublication.
 type Polling = fleet.Polling
+
+// Store bounds the database file.
+type Store struct {
+	MaxSize int // bytes; 0 = no bound, else 64 MiB or more
+	Ballast int // bytes kept free for the moment when the disk is full; 0 = none
+}
 
 // Web is the HTTP side.
 type Web struct {
@@ -137,6 +144,7 @@ func Default() Config {
 			Policy: PolicyHZ, Bootstrap: 5 * time.Minute, MinGap: 10 * time.Second, MaxGap: time.Hour,
 			PollsPerPublication: 1.15, SD: SDFolded, PublishTimes: PublishAuto,
 		},
+		Store:     Store{Ballast: 64 << 20},
 		Web:       Web{Listen: "127.0.0.1:9683"},
 		Directory: Directory{DefaultLifetime: defaultLifetime},
 		Limits: Limits{

@@ -51,7 +51,7 @@ func TestReferenceConfigHasEveryKey(t *testing.T) {
 	keys := []string{"web.listen", "networks.allow", "networks.deny", "log.level", "log.format"}
 	for prefix, f := range map[string]fields{"": c.fields(), "planner.": c.Planner.fields(),
 		"polling.": pollingFields(&c.Polling), "limits.": c.Limits.fields(),
-		"directory.": c.Directory.fields()} {
+		"directory.": c.Directory.fields(), "store.": c.Store.fields()} {
 		for k := range f {
 			keys = append(keys, prefix+k)
 		}
@@ -80,6 +80,7 @@ groups:
 publishers:
 - {kid: a, key_file: k.jwk, token_file: /t, sources: [{id: s, address: "x:", type: t}]}
 readers: [{token_file: r, sources: [s, "u:v"]}, {token_file: q, sources: ["*"]}]
+store: {max_size: 2GiB, ballast: 0B}
 web: {listen: ":0"}
 directory: {listen: ["[::]:5683", "10.0.0.1:61616"], default_lifetime: 1h, networks: [fd00::/8]}
 networks: {allow: [10.0.0.0/8], deny: ["2001:db8::/32"]}
@@ -108,7 +109,8 @@ log:
 			Sources: []Source{{"s", "x:", "t"}}}},
 		Readers: []Reader{{TokenFile: "/etc/c[1]/r", Sources: []string{"s", "u:v"}},
 			{TokenFile: "/etc/c[1]/q", All: true}},
-		Web: Web{":0"},
+		Store: Store{MaxSize: 2 << 30}, // of no ballast
+		Web:   Web{":0"},
 		Directory: Directory{[]string{"[::]:5683", "10.0.0.1:61616"}, time.Hour,
 			[]netip.Prefix{netip.MustParsePrefix("fd00::/8")}},
 		Networks: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
@@ -259,6 +261,10 @@ func drawConfig(t *rapid.T) Config {
 	}
 	c.Networks.Deny = []netip.Prefix{
 		netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("0.0.0.0/0")}
+	c.Store.Ballast = rapid.IntRange(0, 1<<30).Draw(t, "ballast")
+	if rapid.Bool().Draw(t, "quota") {
+		c.Store.MaxSize = rapid.IntRange(minStore, 1<<30).Draw(t, "max size")
+	}
 	c.Limits = Limits{gap.Draw(t, "body") + 64, gap.Draw(t, "blocks"), 1024, time.Second, 9, 99}
 	c.Log = Log{"warn", "console"}
 	return c
@@ -292,6 +298,7 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 		Sources: []Source{{"s", "a", "t"}}}}
 	c.Readers = []Reader{{TokenFile: "/r", All: true}}
 	c.SensorCredentials = []SensorCredential{{ID: "x", PSKIdentity: "i", PSKKeyFile: "/k"}}
+	c.Store = Store{1 << 30, 5 << 20}
 	c.Web.Listen = ":1"
 	c.Directory = Directory{[]string{":5683"}, time.Hour,
 		[]netip.Prefix{netip.MustParsePrefix("::/0")}}

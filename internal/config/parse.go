@@ -20,6 +20,8 @@ const (
 	// nine times the range) within the horizon that the optimiser's integers hold.
 	maxTicks = 10_000_000
 	maxRate  = 1e6 // per second, as in package fleet
+	// minStore is the least quota: bbolt allocates in steps of 16 MiB.
+	minStore = 64 << 20
 	// autoGuard is used until a sensor's own is learned; the planner never lets
 	// it take more than half a window.
 	autoGuard = 2 * time.Second
@@ -79,6 +81,7 @@ func (c *Config) fields() fields {
 		"publishers":   c.publishers,
 		"readers":      c.readers,
 		"credentials":  c.sensorCredentials,
+		"store":        func(v value) { v.mapping(c.Store.fields()) },
 		"web":          func(v value) { v.mapping(fields{"listen": c.Web.listen}) },
 		"directory":    func(v value) { v.mapping(c.Directory.fields()) },
 		"networks": func(v value) {
@@ -107,6 +110,19 @@ func (p *Planner) fields() fields {
 		"candidates": func(v value) {
 			v.word(&p.Candidates, CandidatesEnds, CandidatesGrid)
 		},
+	}
+}
+
+func (s *Store) fields() fields {
+	return fields{
+		"max_size": func(v value) {
+			if v.is("none") {
+				s.MaxSize = 0
+			} else {
+				v.size(&s.MaxSize, minStore, math.MaxInt>>20<<20)
+			}
+		},
+		"ballast": func(v value) { v.size(&s.Ballast, 0, 1<<30) },
 	}
 }
 

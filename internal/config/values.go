@@ -61,8 +61,8 @@ func formatDuration(d time.Duration) string {
 
 // parseSize reads bytes: 1000, 1000B, 64KiB, 1MiB.
 func parseSize(s string) (int, error) {
-	unit := 1
-	for suffix, n := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+	unit := int64(1)
+	for suffix, n := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
 		if head, ok := strings.CutSuffix(s, suffix); ok {
 			s, unit = head, n
 		}
@@ -71,10 +71,10 @@ func parseSize(s string) (int, error) {
 		s = strings.TrimSuffix(s, "B")
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)
-	if err != nil || n < 0 {
+	if err != nil || n < 0 || n*unit > math.MaxInt {
 		return 0, errSize
 	}
-	return int(n) * unit, nil
+	return int(n * unit), nil
 }
 
 func formatSize(n int) string {

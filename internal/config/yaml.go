@@ -36,6 +36,7 @@ func (c *Config) YAML() string {
 	line("groups: [%s]", join(c.Groups, Group.text))
 	line("publishers: [%s]\nreaders: [%s]", join(c.Publishers, Publisher.text),
 		join(c.Readers, Reader.text))
+	line("store:\n  max_size: %s\n  ballast: %s", c.Store.maxSizeText(), formatSize(c.Store.Ballast))
 	line("web:\n  listen: %s", quote(c.Web.Listen))
 	line("%s", c.Directory.text())
 	line("networks:\n  allow: [%s]\n  deny: [%s]",
@@ -47,6 +48,13 @@ func (c *Config) YAML() string {
 	line("  per_host: %d\n  per_subnet: %d", l.PerHost, l.PerSubnet)
 	line("log:\n  level: %s\n  format: %s", c.Log.Level, c.Log.Format)
 	return b.String()
+}
+
+func (s Store) maxSizeText() string {
+	if s.MaxSize == 0 {
+		return "none"
+	}
+	return formatSize(s.MaxSize)
 }
 
 func (g Group) text() string {

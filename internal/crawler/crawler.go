@@ -45,6 +45,9 @@ type Options struct {
 	Workers  int           // that solve a range; 0 = 1
 	Grace    time.Duration // running visits may go on that long at the end
 	OnRange  func(RangeSummary)
+	// Hold tells whether nothing new should be started, because it could not be kept. It
+	// must be quick. nil: never.
+	Hold func() bool
 }
 
 // RangeSummary is what became of one time range.
@@ -66,6 +69,9 @@ var ErrStopped = errors.New("crawler: the loop has ended")
 // maxWait re-arms the timer at least every minute, so that a jump of the wall
 // clock is noticed.
 const maxWait = time.Minute
+
+// holdFor is how long the loop waits before it asks Hold again.
+const holdFor = time.Second
 
 // maxJump is how far wall clock and monotonic clock may drift apart within one
 // wait before that is an event.

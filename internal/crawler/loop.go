@@ -52,6 +52,10 @@ func (c *Crawler) turn(ctx context.Context) (now, wake time.Time) {
 	}
 	c.checkRange(now) // Problem may have begun a range: what starts now belongs to it
 	for {
+		if c.o.Hold != nil && c.o.Hold() {
+			wake = now.Add(holdFor)
+			break
+		}
 		if c.running >= c.o.Slots {
 			wake = now.Add(maxWait) // the next outcome wakes the loop
 			break

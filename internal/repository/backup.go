@@ -11,21 +11,17 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// leastFree is the space that a backup leaves on the disk, bytes: below it the daemon
-// itself is in trouble.
-const leastFree = 256 << 20
-
 // Backup copies the file as of the last commit, while writes go on, into a new file
 // beside it that has no name: what the caller reads from the start and closes. Read as
 // slowly as need be, it keeps no page of the data file from being used again. The context
 // bounds the copying. ErrFull: the disk has no room for a copy.
 func (r *Repository) Backup(ctx context.Context) (*os.File, error) {
 	dir := filepath.Dir(r.path)
-	size, err := r.size()
+	size, err := r.fileSize()
 	if err != nil {
 		return nil, r.named(err)
 	}
-	if free, known := freeSpace(dir); known && free < size+leastFree {
+	if free, total, known := r.opts.FreeSpace(dir); known && roomOn(free-size, total) == Critical {
 		return nil, fmt.Errorf("backup: a copy of %d bytes would leave %d of %d bytes free in %s: %w",
 			size, free-size, free, dir, ErrFull)
 	}
@@ -36,7 +32,12 @@ func (r *Repository) Backup(ctx context.Context) (*os.File, error) {
 	err = os.Remove(f.Name())
 	if err == nil {
 		err = r.view(func(tx *bbolt.Tx) error {
-			_, err := tx.WriteTo(untilDone{ctx, f})
+			_, err := tx.WriteTo(whileWell{func() error {
+				if r.stats.broken.Load() {
+					return ErrBroken // Reopen waits for this transaction, and all reads for Reopen
+				}
+				return ctx.Err()
+			}, f})
 			return err
 		})
 	}
@@ -52,14 +53,14 @@ func (r *Repository) Backup(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
-// untilDone is a writer that fails once its context has ended.
-type untilDone struct {
-	ctx context.Context
-	w   io.Writer
+// whileWell is a writer that fails once its check does.
+type whileWell struct {
+	check func() error
+	w     io.Writer
 }
 
-func (u untilDone) Write(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
+func (u whileWell) Write(p []byte) (int, error) {
+	if err := u.check(); err != nil {
 		return 0, err
 	}
 	return u.w.Write(p)

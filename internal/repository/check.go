@@ -19,16 +19,19 @@ type Report struct {
 	Instance      string `json:"instance"` // hex id, made with the file
 	SchemaVersion int    `json:"schema_version"`
 
-	Sensors   int   `json:"sensors"`
-	Versions  int   `json:"versions"`
-	Bodies    int   `json:"bodies"`
-	Visits    int   `json:"visits"`
-	Snapshots int   `json:"snapshots"`  // of groups
-	IndexRows int   `json:"index_rows"` // of searches
-	Events    int   `json:"events"`     // of the Discovery Service
-	Cells     int   `json:"cells"`      // of all objects
-	Documents int   `json:"documents"`  // that events were signed in
-	Bytes     int64 `json:"bytes"`      // of the file
+	Sensors   int `json:"sensors"`
+	Versions  int `json:"versions"`
+	Bodies    int `json:"bodies"`
+	Visits    int `json:"visits"`
+	Snapshots int `json:"snapshots"`  // of groups
+	IndexRows int `json:"index_rows"` // of searches
+	Events    int `json:"events"`     // of the Discovery Service
+	Cells     int `json:"cells"`      // of all objects
+	Documents int `json:"documents"`  // that events were signed in
+	// Quarantined is how many bodies were found damaged and have not come again. Those
+	// that are damaged now are problems too.
+	Quarantined int   `json:"quarantined"`
+	Bytes       int64 `json:"bytes"` // of the file
 
 	Problems []string `json:"problems"`
 }
@@ -101,7 +104,7 @@ func (k *checker) each(name string, row func(key, value []byte) error) int {
 	n := 0
 	b := k.bucket(name)
 	if b == nil {
-		return 0 // made with its first row
+		return 0 // made when it is first needed
 	}
 	c := b.Cursor()
 	for key, value := c.First(); key != nil; key, value = c.Next() {
@@ -123,6 +126,12 @@ func (k *checker) check(tx *bbolt.Tx) error {
 	r := k.report
 	r.Instance = hex.EncodeToString(k.bucket("meta").Get([]byte("instance")))
 	r.Bodies = k.each("bodies", k.body)
+	r.Quarantined = k.each("quarantine", func(key, _ []byte) error {
+		if len(key) != hashLen {
+			return errors.New("not a hash")
+		}
+		return nil
+	})
 	r.Versions = k.each("versions", k.version)
 	k.each("latest", k.latest)
 	r.Sensors = k.each("state", k.state)

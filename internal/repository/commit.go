@@ -36,7 +36,7 @@ func (r *Repository) write() {
 		}
 		var err error
 		if len(todo) > 0 {
-			err = r.named(r.commit(inOrder(todo)))
+			err = r.named(r.carryOut(inOrder(todo)))
 		}
 		for _, o := range group {
 			if o.err != nil {
@@ -46,6 +46,23 @@ func (r *Repository) write() {
 			}
 		}
 	}
+}
+
+// carryOut commits a group. Where the disk is full it gives up the ballast and tries once
+// more: what sensors have been asked for already is kept.
+func (r *Repository) carryOut(group []*op) error {
+	if group[0].instead != nil {
+		return group[0].instead()
+	}
+	err := r.commit(group)
+	if errors.Is(err, ErrFull) && !errors.Is(err, berrors.ErrMaxSizeReached) && r.giveUpBallast() {
+		again := r.commit(group)
+		if again == nil {
+			r.space.full.Store(true) // it was, and the ballast is gone
+		}
+		return again
+	}
+	return err
 }
 
 // commit writes a group in one transaction; it fails as a whole.
@@ -69,15 +86,19 @@ func (r *Repository) commit(group []*op) error {
 		}
 		return t.putCounts(*r.known.Load())
 	})
+	r.noteSpace(err)
 	if err != nil {
 		return err
+	}
+	r.quarantine.remove(t.healed)
+	if t.replaced {
+		r.quarantine.moved.Store(true)
 	}
 	r.known.Store(&t.counts)
 	r.groups.Store(t.groups)
 	r.stats.commits.Add(1)
 	r.stats.writes.Add(uint64(len(group)))
 	r.stats.unreadable.Add(t.unreadable)
-	r.stats.mismatches.Add(t.mismatches)
 	r.stats.largest.Store(max(r.stats.largest.Load(), uint64(len(group))))
 	if r.opts.OnRepublish != nil {
 		for _, p := range t.republished {

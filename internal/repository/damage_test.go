@@ -49,9 +49,9 @@ func damage(file, edits []byte) []byte {
 }
 
 // survive opens a damaged file and asks it everything. Nothing may crash or
-// hang, a body that is served must be the one asked for, and after a store that
-// succeeded the file must still open.
-func survive(t testing.TB, path string, file []byte) (opened bool) {
+// hang, a body that is served must be the one asked for, one that is not must be in
+// quarantine, and after a store that succeeded the file must still open.
+func survive(t testing.TB, path string, file []byte) (opened bool, quarantined int) {
 	t.Helper()
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func survive(t testing.TB, path string, file []byte) (opened bool) {
 		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) || sound {
 			t.Errorf("open: %v (found sound: %v)", err, sound)
 		}
-		return false
+		return false, 0
 	}
 	for _, id := range []string{"a", "b"} {
 		_, _, _ = r.Latest(id)
@@ -77,11 +77,15 @@ func survive(t testing.TB, path string, file []byte) (opened bool) {
 			if err != nil && sound {
 				t.Errorf("found sound, but body: %v", err)
 			}
+			if errors.Is(err, ErrHash) && !r.Damaged(v.Hash) {
+				t.Errorf("%s is damaged, but not in quarantine", v.Hash)
+			}
 		}
 	}
 	_ = r.States(func(string, []byte) error { return nil })
 	_, _ = r.Fleet()
 	_, _, _, _ = r.Plan()
+	quarantined = r.Stats().Quarantined
 	stored := r.Store(t.Context(), described("a", "</after>", epoch.Add(time.Hour)))
 	if sound && stored != nil {
 		t.Errorf("found sound, but store: %v", stored)
@@ -95,7 +99,66 @@ func survive(t testing.TB, path string, file []byte) (opened bool) {
 	if report, err := Check(path, Options{}); sound && (err != nil || len(report.Problems) > 0) {
 		t.Errorf("was sound, after a store: %v %v", report.Problems, err)
 	}
-	return true
+	return true, quarantined
+}
+
+// One byte flipped, a page of zeros, a file cut: each alone, the pages all of them.
+func TestOneDamage(t *testing.T) {
+	t.Parallel()
+	path, file := sample(t)
+	rnd := rand.New(rand.NewPCG(13, 1))
+	page := os.Getpagesize()
+	kinds := []struct {
+		name string
+		n    int
+		make func(i int) []byte
+	}{
+		{"flips", rounds(300, 2000), func(int) []byte {
+			bad, at := bytes.Clone(file), 0
+			for bad[at] == 0 { // most of the file is empty
+				at = rnd.IntN(len(bad))
+			}
+			bad[at] ^= 1 << rnd.IntN(8)
+			return bad
+		}},
+		{"bytes of bodies", rounds(100, 500), func(int) []byte {
+			body := []byte("</c>") // stored as it is: too short to pack
+			other := bytes.Clone(body)
+			other[rnd.IntN(len(body))] ^= 1 << rnd.IntN(8)
+			return bytes.ReplaceAll(file, body, other) // on pages that are free, too
+		}},
+		{"pages of zeros", len(file) / page, func(i int) []byte {
+			bad := bytes.Clone(file)
+			clear(bad[i*page:][:page])
+			return bad
+		}},
+		{"cuts", rounds(100, 500), func(int) []byte { return file[:rnd.IntN(len(file))] }},
+	}
+	for _, k := range kinds {
+		refused, quarantined := 0, 0
+		for i := range k.n {
+			opened, n := survive(t, path, k.make(i))
+			if !opened {
+				refused++
+			}
+			quarantined += n
+			if t.Failed() {
+				t.Fatalf("%s, %d", k.name, i)
+			}
+		}
+		t.Logf("%d %s: %d refused, %d bodies in quarantine, none served wrong", k.n, k.name, refused,
+			quarantined)
+		switch k.name {
+		case "bytes of bodies":
+			if quarantined < k.n/2 {
+				t.Errorf("only %d of %d damaged bodies in quarantine", quarantined, k.n)
+			}
+		default:
+			if refused == 0 {
+				t.Errorf("%s: none was refused", k.name)
+			}
+		}
+	}
 }
 
 func TestDamagedFiles(t *testing.T) {
@@ -113,7 +176,7 @@ func TestDamagedFiles(t *testing.T) {
 			// A sample fills few pages: most edits go where something is.
 			edits[i], edits[i+1] = 0, byte(rnd.IntN(len(file)>>8))
 		}
-		if !survive(t, path, damage(file, edits)) {
+		if opened, _ := survive(t, path, damage(file, edits)); !opened {
 			refused++
 		}
 		if t.Failed() {

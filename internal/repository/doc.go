@@ -36,6 +36,8 @@
 //	└── hash16          -> hash tail | pack(signed document)
 //	names
 //	└── number          -> publisher or information service
+//	quarantine                                   made with the first damaged body
+//	└── hash16          -> the row of bodies as it was found
 //	index
 //	└── name | value | sensor  -> -              the terms of the versions in force
 //	registrations                                made with the first registration
@@ -125,5 +127,15 @@
 //
 // bbolt has checksums on its two meta pages alone, so a flipped byte in a value
 // would be served silently. The hash of a body is the missing checksum: it is
-// verified at every read, and a body that fails is never served.
+// verified at every read, and a body that fails is never served: it goes into quarantine,
+// and leaves it in the transaction that stores it again.
+//
+// # Space
+//
+// Survey judges how much there is, on the disk and of MaxSize. What finds no space is
+// refused as a whole (ErrFull), and a ballast kept beside the file gives the outcomes that
+// are under way theirs. Nothing is deleted for space.
+//
+// A write or a sync that fails for another reason ends all writing (ErrBroken) until
+// Reopen has closed the file, had the kernel forget what it holds of it, and verified it.
 package repository

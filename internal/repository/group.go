@@ -203,6 +203,7 @@ func (r *Repository) Snapshots(group string, before time.Time, limit int) ([]Sna
 	var list []Snapshot
 	err := r.page("snapshots", group, before, limit, func(at time.Time, value []byte) error {
 		s, err := decodeSnapshot(group, at, value)
+		s.Damaged = r.Damaged(s.Hash)
 		list = append(list, s)
 		return err
 	})

@@ -21,8 +21,8 @@ const (
 	indexChunk, indexChunkRows = 1000, 50000
 )
 
-// unlisted is the term of a description with more than maxIndexed others: every search
-// looks at it. No attribute has an empty name.
+// unlisted is the term of a description with more than maxIndexed others, or one that could
+// not be read: every search looks at it. No attribute has an empty name.
 var unlisted = string(termKey(search.Term{}))
 
 // termKey is what the rows of a term begin with; the sensor follows.
@@ -176,8 +176,10 @@ func (t *transaction) extendIndex() (n int, err error) {
 			continue
 		}
 		v, raw, err := t.description(Member{ID: id})
-		if err != nil { // no search can find it
+		if err != nil {
+			// Searches look at it whatever they want: it may have come again by then.
 			t.unreadable++
+			keys = append(keys, append([]byte(unlisted), k...))
 			continue
 		}
 		for _, term := range indexTerms(linksOf(v.Format, raw)) {

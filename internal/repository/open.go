@@ -43,6 +43,10 @@ type Options struct {
 	ReadOnly   bool          // shared lock, creates and writes nothing
 	KeepVisits int           // visits kept per sensor, default 50
 	MaxSize    int64         // bytes the file may grow to; 0 = no limit
+	// Ballast is the size of a file beside the data file, made by Survey when there is
+	// ample space and given up when there is none, bytes; 0 = none.
+	Ballast   int64
+	FreeSpace FreeSpace // nil: as the system tells
 	// OnRepublish is called after the commit, on the goroutine that writes: it must be
 	// quick and must not wait for a commit. nil: nobody is told.
 	OnRepublish func(Republication)
@@ -64,6 +68,9 @@ func (o Options) withDefaults() Options {
 	if o.KeepVisits <= 0 {
 		o.KeepVisits = defaultKeepVisits
 	}
+	if o.FreeSpace == nil {
+		o.FreeSpace = statFreeSpace
+	}
 	return o
 }
 
@@ -71,8 +78,10 @@ func (o Options) withDefaults() Options {
 type Repository struct {
 	path string
 	opts Options
-	bolt
+	bolt // replaced by the writer, under using
 	codec
+
+	using sync.RWMutex // held for reading while bbolt is asked by others than the writer
 
 	queue   queue
 	stopped chan struct{} // closed when the writer has ended
@@ -87,6 +96,10 @@ type Repository struct {
 	// called again, not even to close.
 	stuck atomic.Bool
 	stats counters
+
+	space      spaceWatch
+	quarantine quarantine
+
 	known atomic.Pointer[counts] // as committed
 
 	groups atomic.Pointer[grouping] // never nil
@@ -129,14 +142,9 @@ func Open(path string, o Options) (*Repository, error) {
 	r := &Repository{path: path, opts: o, bolt: b, stopped: make(chan struct{})}
 	r.queue.init()
 	r.groups.Store(&grouping{})
+	r.space.last.Store(&Space{QuotaFree: -1})
 	if r.codec, err = newCodec(); err == nil {
-		err = r.view(r.loadCounts)
-	}
-	if err == nil {
-		// A damaged row of names is told where a row needs it.
-		if bad := r.view(r.loadNames); !errors.Is(bad, ErrCorrupt) {
-			err = bad
-		}
+		err = r.load(r.view)
 	}
 	if err == nil {
 		r.length, err = r.size()
@@ -155,6 +163,18 @@ func Open(path string, o Options) (*Repository, error) {
 		r.completeIndex()
 	}
 	return r, nil
+}
+
+// load reads what is kept in memory.
+func (r *Repository) load(view func(func(*bbolt.Tx) error) error) error {
+	if err := view(r.loadCounts); err != nil {
+		return err
+	}
+	// A damaged row of names is told where a row needs it.
+	if err := view(r.loadNames); err != nil && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	return view(r.loadQuarantine)
 }
 
 // Close commits what is queued, waits for the reads that are running and
@@ -287,6 +307,8 @@ func guarded(fn func() error) (err error) {
 // used again and can block the writer, so fn copies what it needs and returns:
 // it never calls back or writes to anything slow.
 func (r *Repository) view(fn func(*bbolt.Tx) error) error {
+	r.using.RLock()
+	defer r.using.RUnlock()
 	if err := r.usable(); err != nil {
 		return err
 	}

@@ -201,6 +201,7 @@ func (p *publication) apply(t *transaction) error {
 	if err != nil {
 		return err
 	}
+	p.stored, p.refused = make([]bool, len(p.entries)), nil // it may be a second try
 	batch := map[[idLen]byte]*publishedEvent{}
 	for i := range p.entries {
 		e := &p.entries[i]

@@ -25,7 +25,9 @@ type op struct {
 	err   error  // known before: it takes its turn and fails
 	rows  int    // it writes, where those are many; they bound its group
 	apply func(*transaction) error
-	done  func(error)
+	// instead, of a solo op, is called in place of a transaction.
+	instead func() error
+	done    func(error)
 }
 
 // queue hands writes to the one goroutine that commits them.
@@ -49,7 +51,7 @@ func (q *queue) push(ops ...*op) error {
 		for _, o := range ops {
 			// Failing in turn, on the writer's goroutine, is what done expects.
 			o.err = fmt.Errorf("the disk does not keep up: %d writes wait", n)
-			o.apply = nil
+			o.apply, o.instead = nil, nil
 		}
 	}
 	q.ops = append(q.ops, ops...)

@@ -25,6 +25,7 @@ type Version struct {
 	ETag    []byte    // nil = none
 	Verdict string    // link format: valid, recovered, invalid; "" = other format
 	Links   int       // links that were read
+	Damaged bool      // its body is in quarantine
 }
 
 // Latest is the version in force. Its ETag is that of the last success, which
@@ -42,6 +43,7 @@ type Stats struct {
 	LargestGroup              int
 	HashMismatches            uint64 // bodies that were not served
 	UnreadableRows            uint64 // damaged rows that a write has replaced
+	Quarantined               int    // bodies found damaged that have not come again
 	Broken                    bool   // no write is accepted until reopened
 }
 
@@ -58,8 +60,9 @@ func (r *Repository) Sensors() int { return r.known.Load().sensors }
 func (r *Repository) Stats() Stats {
 	c := r.known.Load()
 	s := Stats{
-		Sensors: c.sensors, Versions: c.versions, Bodies: c.bodies,
-		FreeBytes:      int64(r.db.Stats().FreeAlloc),
+		Quarantined: r.quarantine.size(),
+		Sensors:     c.sensors, Versions: c.versions, Bodies: c.bodies,
+		FreeBytes:      r.freePages(),
 		Commits:        r.stats.commits.Load(),
 		Writes:         r.stats.writes.Load(),
 		LargestGroup:   int(r.stats.largest.Load()),
@@ -67,8 +70,21 @@ func (r *Repository) Stats() Stats {
 		UnreadableRows: r.stats.unreadable.Load(),
 		Broken:         r.stats.broken.Load(),
 	}
-	s.FileBytes, _ = r.size() // 0 once closed
+	s.FileBytes, _ = r.fileSize() // 0 once closed
 	return s
+}
+
+// freePages is what the file has in pages that can be used again, bytes.
+func (r *Repository) freePages() int64 {
+	r.using.RLock()
+	defer r.using.RUnlock()
+	return int64(r.db.Stats().FreeAlloc)
+}
+
+func (r *Repository) fileSize() (int64, error) {
+	r.using.RLock()
+	defer r.using.RUnlock()
+	return r.size()
 }
 
 // Fleet returns the planner's fleet record, nil if there is none.
@@ -160,6 +176,7 @@ func (r *Repository) Latest(sensor string) (latest Latest, ok bool, err error) {
 			return fmt.Errorf("sensor %q: %w", sensor, err)
 		}
 		v.ETag = s.etag
+		v.Damaged = r.Damaged(v.Hash)
 		latest, ok = Latest{v, time.UnixMicro(s.verified).UTC()}, true
 		return nil
 	})
@@ -203,6 +220,7 @@ func (r *Repository) Versions(sensor string, before time.Time, limit int) ([]Ver
 	var list []Version
 	err := r.page("versions", sensor, before, limit, func(at time.Time, value []byte) error {
 		v, err := decodeVersion(sensor, at, value)
+		v.Damaged = r.Damaged(v.Hash)
 		list = append(list, v)
 		return err
 	})
@@ -231,8 +249,8 @@ func (c codec) visit(row []byte) (visit.Outcome, error) {
 }
 
 // Body returns the raw body with that hex SHA-256. What is stored is hashed at
-// every read; what does not match is counted and never returned: ErrHash. The
-// next Store of that body replaces it. ErrNotFound: none is stored.
+// every read; what does not match is counted, put into quarantine and never returned:
+// ErrHash. The next Store of that body replaces it. ErrNotFound: none is stored.
 func (r *Repository) Body(hash string) (body []byte, err error) {
 	sum, err := parseHash(hash)
 	if err != nil {
@@ -245,8 +263,8 @@ func (r *Repository) Body(hash string) (body []byte, err error) {
 		}
 		got, raw, err := r.body(row)
 		if err != nil || got != sum {
-			r.stats.mismatches.Add(1)
-			return fmt.Errorf("body %s: %w; fetch it again", hash, ErrHash)
+			r.quarantineBody(sum[:])
+			return fmt.Errorf("body %s: %w", hash, ErrHash)
 		}
 		body = raw
 		return nil

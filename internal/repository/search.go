@@ -239,8 +239,8 @@ func (s *searching) read(tx *bbolt.Tx, kept []candidate, next place) error {
 		}
 		v, raw, err := from.description(Member{ID: c.Sensor})
 		s.work -= workBody + len(raw)/bodyPerWork
-		if err != nil {
-			s.r.stats.mismatches.Add(1)
+		if sum, bad := parseHash(v.Hash); err != nil && bad == nil {
+			s.r.quarantineBody(sum[:])
 		}
 		if err != nil || c.damaged {
 			s.found.Unreadable++

@@ -128,7 +128,7 @@ func (t *transaction) compose(s *Snapshot, members []MemberStatus) ([]byte, erro
 		}
 		v, raw, err := t.description(m.Member)
 		if err != nil {
-			t.mismatches++
+			t.left(v.Hash)
 			members[i] = MemberStatus{Member: m.Member}
 			continue
 		}
@@ -145,6 +145,13 @@ func (t *transaction) compose(s *Snapshot, members []MemberStatus) ([]byte, erro
 		s.Parts = append(s.Parts, Part{m.ID, m.Group, m.At, m.Hash})
 	}
 	return body, nil
+}
+
+// left counts a body that was left out because it is damaged.
+func (t *transaction) left(hash string) {
+	if sum, err := parseHash(hash); err == nil {
+		t.damaged(sum[:])
+	}
 }
 
 // composed is what one description becomes in a snapshot.

@@ -2,4 +2,4 @@
 
 package repository
 
-func freeSpace(string) (bytes int64, known bool) { return 0, false }
+func statFreeSpace(string) (free, total int64, known bool) { return 0, 0, false }

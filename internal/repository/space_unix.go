@@ -4,11 +4,12 @@ package repository
 
 import "golang.org/x/sys/unix"
 
-// freeSpace is what an ordinary user may still write in a folder, bytes.
-func freeSpace(dir string) (bytes int64, known bool) {
+func statFreeSpace(dir string) (free, total int64, known bool) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, false
+		return 0, 0, false
 	}
-	return int64(s.Bavail) * int64(s.Bsize), true
+	// What is reserved for root is no space of ours.
+	size := int64(s.Bsize)
+	return int64(s.Bavail) * size, int64(s.Blocks-s.Bfree+s.Bavail) * size, true
 }

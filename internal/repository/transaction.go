@@ -30,8 +30,11 @@ type transaction struct {
 	groups      *grouping
 	due         map[int]occasion // groups to look at, by index
 	republished []Republication
-	mismatches  uint64 // bodies that were left out of a snapshot
-	late        bool   // an event was published that is older than a stored one
+	quarantine  *quarantine
+	damaged     func(hash []byte) // tells of a body that was left out of a snapshot
+	healed      [][]byte          // hash16 of bodies that leave the quarantine
+	replaced    bool              // a version was made in place of a damaged one
+	late        bool              // an event was published that is older than a stored one
 
 	index indexed
 }
@@ -43,7 +46,7 @@ func (r *Repository) transaction(tx *bbolt.Tx) *transaction {
 		state: b("state"), visits: b("visits"), plans: b("plans"),
 		keep: r.opts.KeepVisits, counts: *r.known.Load(),
 		shelf: shelf{r.codec, tx}, groups: r.groups.Load(), due: map[int]occasion{},
-		index: indexOf(tx),
+		index: indexOf(tx), quarantine: &r.quarantine, damaged: r.quarantineBody,
 	}
 }
 
@@ -96,6 +99,9 @@ func (o *outcomeRow) occasion(verified int64) occasion {
 func (t *transaction) success(o *outcomeRow) (confirmed, changed bool, err error) {
 	inForce, known := t.hashInForce(o.key)
 	same := known && bytes.Equal(inForce, o.sum[:hashLen])
+	if t.quarantine.has(inForce) {
+		t.replaced = true // it may be in force no more
+	}
 	if o.body == nil {
 		return known && (same || !o.named), false, nil
 	}
@@ -121,6 +127,9 @@ func (t *transaction) success(o *outcomeRow) (confirmed, changed bool, err error
 // the same is a damaged one: this is how a refetch heals it.
 func (t *transaction) putBody(o *outcomeRow) error {
 	key := o.sum[:hashLen]
+	if err := t.heal(key); err != nil {
+		return err
+	}
 	switch have := t.bodies.Get(key); {
 	case have == nil:
 		t.counts.bodies++
