@@ -80,8 +80,9 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\ntry: %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(runCommand(), demoCommand(), checkConfigCommand(), planCommand(), probeCommand(),
-		sensorsCommand(), parseCommand(), dbCommand(), simulateCommand(), versionCommand())
+	root.AddCommand(runCommand(), demoCommand(), testbedCommand(), checkConfigCommand(),
+		planCommand(), probeCommand(), sensorsCommand(), parseCommand(), dbCommand(),
+		simulateCommand(), versionCommand())
 	wrapArgs(root)
 	return root
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,25 +34,39 @@ type probeResult struct {
 	Blocks            int          `json:"blocks"`
 	RTT               *float64     `json:"rtt_seconds"`
 	Error             *string      `json:"error"`
+	Transcript        []visit.Line `json:"transcript,omitempty"` // with --transcript
+}
+
+// probeFlags are what a probe can be told.
+type probeFlags struct {
+	deadline   time.Duration
+	transcript bool
 }
 
 func probeCommand() *cobra.Command {
-	var deadline time.Duration
+	var f probeFlags
 	cmd := &cobra.Command{
 		Use:   "probe URI",
 		Short: "Visit one sensor now and tell what came of it",
 		Long: `Probe makes one visit as the daemon would: a confirmable GET with retransmission
 and block-wise transfer. Nothing is stored. Exit code 0 if a description came
-back, 4 if the sensor gave none, 3 if the URI cannot be asked.`,
+back, 4 if the sensor gave none, 3 if the URI cannot be asked.
+
+With --transcript every datagram is shown: when, which way, type, code, Message ID,
+token, options, payload. With --output jsonl each is a line of JSON, and so is the
+result, which comes last.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			res, err := probe(cmd.Context(), args[0], deadline)
+			res, err := probe(cmd.Context(), args[0], f)
 			if err != nil {
 				return err
 			}
-			if output(cmd) == "json" {
+			switch output(cmd) {
+			case "json":
 				err = printJSON(cmd.OutOrStdout(), res)
-			} else {
+			case "jsonl":
+				err = probeLines(cmd.OutOrStdout(), res)
+			default:
 				err = probeTable(cmd, res)
 			}
 			if err == nil && !res.Outcome.Success() {
@@ -59,34 +75,39 @@ back, 4 if the sensor gave none, 3 if the URI cannot be asked.`,
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&deadline, "deadline", 10*time.Second,
+	cmd.Flags().BoolVar(&f.transcript, "transcript", false, "show every datagram")
+	cmd.Flags().DurationVar(&f.deadline, "deadline", 10*time.Second,
 		"end the visit after this long, at most 93s")
-	outputFlag(cmd, "json", "table")
+	outputFlag(cmd, "json", "jsonl", "table")
 	return cmd
 }
 
-func probe(ctx context.Context, raw string, deadline time.Duration) (probeResult, error) {
-	if deadline <= 0 || deadline > coapclient.MaxVisit {
-		return probeResult{}, usage(fmt.Errorf("--deadline %v: must lie in 0 .. 93s", deadline))
+func probe(ctx context.Context, raw string, f probeFlags) (probeResult, error) {
+	if f.deadline <= 0 || f.deadline > coapclient.MaxVisit {
+		return probeResult{}, usage(fmt.Errorf("--deadline %v: must lie in 0 .. 93s", f.deadline))
 	}
 	u, err := fleet.ParseURI(raw)
 	if err != nil {
 		return probeResult{}, invalid(err)
 	}
-	client, err := coapclient.New(coapclient.Options{})
+	client, err := coapclient.New(coapclient.Options{Transcript: f.transcript})
 	if err != nil {
 		return probeResult{}, err
 	}
 	defer client.Close()
 	now := time.Now()
 	o := client.Fetch(ctx, visit.Visit{Sensor: u.String(), URI: u.String(), At: now,
-		Deadline: now.Add(deadline), Kind: visit.Manual, Retrans: 4, Full: true})
+		Deadline: now.Add(f.deadline), Kind: visit.Manual, Retrans: 4, Full: true})
 	res := probeResult{URI: u.String(), Outcome: o.Result, Contact: o.Contact, Code: o.Code,
 		Unchanged: o.Result == visit.Unchanged, ETag: fmt.Sprintf("%x", o.NewETag),
 		BodyBytes: len(o.Body), BodySHA256: o.Hash, Links: o.Links,
 		DatagramsSent: o.DatagramsSent, DatagramsReceived: o.DatagramsReceived,
 		BytesSent: o.BytesSent, BytesReceived: o.BytesReceived,
-		Retransmissions: o.Retransmissions, Blocks: o.Blocks}
+		Retransmissions: o.Retransmissions, Blocks: o.Blocks, Transcript: o.Transcript}
+	if n := client.Stats().Strangers; n > 0 && f.transcript {
+		res.Transcript = append(res.Transcript, visit.Line{Offset: o.Took().Seconds(),
+			Note: fmt.Sprintf("%d datagrams came from elsewhere, or too late", n)})
+	}
 	if o.HasMaxAge {
 		res.MaxAge = seconds(o.MaxAge)
 	}
@@ -104,7 +125,23 @@ func seconds(d time.Duration) *float64 {
 	return &s
 }
 
+// probeLines writes a line of JSON for each line of the transcript, then the result.
+func probeLines(w io.Writer, res probeResult) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for _, l := range res.Transcript {
+		if err := enc.Encode(l); err != nil {
+			return err
+		}
+	}
+	res.Transcript = nil
+	return enc.Encode(res)
+}
+
 func probeTable(cmd *cobra.Command, res probeResult) error {
+	for _, l := range res.Transcript {
+		fmt.Fprintln(cmd.OutOrStdout(), l)
+	}
 	return table(cmd.OutOrStdout(), func(row func(...any)) {
 		row("sensor", res.URI)
 		row("outcome", fmt.Sprint(res.Outcome, " ", res.Code))

@@ -75,6 +75,7 @@ type exchange struct {
 	mid           uint16
 	received      int
 	receivedBytes int
+	transcript    []visit.Line
 
 	peer      peer
 	opts      message.Options // scratch
@@ -97,7 +98,6 @@ type exchange struct {
 	rtt                                      time.Duration
 	firstSent                                time.Time
 	now                                      time.Time // of the last datagram either way
-	transcript                               []string
 }
 
 func newExchange(c *Client) *exchange {
@@ -169,10 +169,11 @@ func (c *Client) end(e *exchange) {
 func (e *exchange) account(out *visit.Outcome) {
 	e.client.mu.Lock()
 	out.DatagramsReceived, out.BytesReceived = e.received, e.receivedBytes
+	out.Transcript = e.transcript
 	e.client.mu.Unlock()
 	out.DatagramsSent, out.BytesSent = e.sent, e.sentBytes
 	out.Retransmissions, out.Blocks = e.retransmissions, e.blocks
-	out.Contact, out.RTT, out.Transcript = e.contact, e.rtt, e.transcript
+	out.Contact, out.RTT = e.contact, e.rtt
 }
 
 // arm takes a fresh Message ID, and a fresh token where a new transfer begins,
@@ -227,6 +228,11 @@ func (e *exchange) send(b []byte) *failure {
 	e.sent++
 	e.sentBytes += len(b)
 	e.peer.last = e.client.second(e.now)
+	if e.noting() {
+		e.client.mu.Lock()
+		e.trace(true, b, "")
+		e.client.mu.Unlock()
+	}
 	if err := e.client.write(e.socket, e.addr, b); err != nil {
 		switch {
 		case lostLocally(err):
@@ -241,7 +247,6 @@ func (e *exchange) send(b []byte) *failure {
 
 // answer sends an empty ACK or RST to a confirmable response.
 func (e *exchange) answer(typ message.Type, mid uint16) *failure {
-	e.note("> %v %d", typ, mid)
 	return e.send([]byte{1<<6 | byte(typ)<<4, byte(codes.Empty), byte(mid >> 8), byte(mid)})
 }
 
@@ -262,14 +267,3 @@ func (e *exchange) forget() {
 		e.datagram = nil
 	}
 }
-
-// note adds a line to the transcript. Callers on the way of every datagram ask
-// e.noting first: the arguments would be allocated in vain.
-func (e *exchange) note(format string, args ...any) {
-	if e.noting() {
-		e.transcript = append(e.transcript,
-			fmt.Sprintf("%.3fs ", time.Since(e.started).Seconds())+fmt.Sprintf(format, args...))
-	}
-}
-
-func (e *exchange) noting() bool { return e.client.opts.Transcript }
