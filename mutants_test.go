@@ -68,6 +68,19 @@ var mutants = []struct {
 		{Old: "return planned || p.spent+p.left < p.rec.Theta", New: "_ = planned\n\treturn true"},
 	}, "internal/sim", "TestVirtualDay"},
 
+	{"no ACK to a separate response", "internal/coapclient/retransmit.go", []mutant.Change{
+		{Old: "	if r.typ == message.Confirmable {\n		if f := e.answer(message.Acknowledgement",
+			New: "	if false {\n		if f := e.answer(message.Acknowledgement"},
+	}, "internal/coapclient", "TestPlugtests"},
+
+	{"no progress rule", "internal/coapclient/retransmit.go", []mutant.Change{
+		{Old: "	if e.contact && (e.heard ||", New: "	if false && (e.heard ||"},
+	}, "internal/testbed", "TestHostileCatalogue"},
+
+	{"a number that no block may have", "internal/coapclient/block.go", []mutant.Change{
+		{Old: "	case b.offset() != len(d.body):", New: "	case false:"},
+	}, "internal/testbed", "TestHostileCatalogue"},
+
 	{"a cap one too high", "internal/planner/planner.go", []mutant.Change{
 		{Old: "	return s.MaxCrawls\n", New: "	return s.MaxCrawls + 1\n"},
 	}, "internal/sim", "TestVirtualDay"},

@@ -80,9 +80,10 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\ntry: %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(runCommand(), demoCommand(), checkConfigCommand(), planCommand(), probeCommand(),
-		sensorsCommand(), searchCommand(), keygenCommand(), publishCommand(), traceCommand(),
-		parseCommand(), dbCommand(), simulateCommand(), versionCommand())
+	root.AddCommand(runCommand(), demoCommand(), testbedCommand(), checkConfigCommand(),
+		planCommand(), probeCommand(), sensorsCommand(), searchCommand(), keygenCommand(),
+		publishCommand(), traceCommand(), parseCommand(), dbCommand(), simulateCommand(),
+		versionCommand())
 	wrapArgs(root)
 	return root
 }

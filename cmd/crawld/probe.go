@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,11 +36,13 @@ type probeResult struct {
 	Blocks            int          `json:"blocks"`
 	RTT               *float64     `json:"rtt_seconds"`
 	Error             *string      `json:"error"`
+	Transcript        []visit.Line `json:"transcript,omitempty"` // with --transcript
 }
 
 // probeFlags are what a probe can be told.
 type probeFlags struct {
 	deadline   time.Duration
+	transcript bool
 	config     string
 	credential string
 }
@@ -52,16 +56,23 @@ func probeCommand() *cobra.Command {
 and block-wise transfer. A secure sensor (coaps://, coaps+tcp://) is met with a
 credential of the configuration, by a handshake. Nothing is stored. Exit code 0
 if a description came back, 4 if the sensor gave none, 3 if the URI cannot be
-asked.`,
+asked.
+
+With --transcript every datagram is shown: when, which way, type, code, Message ID,
+token, options, payload. With --output jsonl each is a line of JSON, and so is the
+result, which comes last.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			res, err := probe(cmd.Context(), args[0], f)
 			if err != nil {
 				return err
 			}
-			if output(cmd) == "json" {
+			switch output(cmd) {
+			case "json":
 				err = printJSON(cmd.OutOrStdout(), res)
-			} else {
+			case "jsonl":
+				err = probeLines(cmd.OutOrStdout(), res)
+			default:
 				err = probeTable(cmd, res)
 			}
 			if err == nil && !res.Outcome.Success() {
@@ -70,12 +81,13 @@ asked.`,
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&f.transcript, "transcript", false, "show every datagram")
 	cmd.Flags().DurationVar(&f.deadline, "deadline", 10*time.Second,
 		"end the visit after this long, at most 93s")
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file with credentials (YAML)")
 	cmd.Flags().StringVar(&f.credential, "credential", "",
 		"id of the credential (default: the first that is for the URI's host)")
-	outputFlag(cmd, "json", "table")
+	outputFlag(cmd, "json", "jsonl", "table")
 	return cmd
 }
 
@@ -91,7 +103,8 @@ func probe(ctx context.Context, raw string, f probeFlags) (probeResult, error) {
 	if err != nil {
 		return probeResult{}, invalid(err)
 	}
-	client, err := coapclient.New(coapclient.Options{Credentials: credentials})
+	client, err := coapclient.New(coapclient.Options{Credentials: credentials,
+		Transcript: f.transcript})
 	if err != nil {
 		return probeResult{}, err
 	}
@@ -105,7 +118,11 @@ func probe(ctx context.Context, raw string, f probeFlags) (probeResult, error) {
 		BodyBytes: len(o.Body), BodySHA256: o.Hash, Links: o.Links,
 		DatagramsSent: o.DatagramsSent, DatagramsReceived: o.DatagramsReceived,
 		BytesSent: o.BytesSent, BytesReceived: o.BytesReceived,
-		Retransmissions: o.Retransmissions, Blocks: o.Blocks}
+		Retransmissions: o.Retransmissions, Blocks: o.Blocks, Transcript: o.Transcript}
+	if n := client.Stats().Strangers; n > 0 && f.transcript {
+		res.Transcript = append(res.Transcript, visit.Line{Offset: o.Took().Seconds(),
+			Note: fmt.Sprintf("%d datagrams came from elsewhere, or too late", n)})
+	}
 	if o.HasMaxAge {
 		res.MaxAge = seconds(o.MaxAge)
 	}
@@ -144,7 +161,23 @@ func seconds(d time.Duration) *float64 {
 	return &s
 }
 
+// probeLines writes a line of JSON for each line of the transcript, then the result.
+func probeLines(w io.Writer, res probeResult) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for _, l := range res.Transcript {
+		if err := enc.Encode(l); err != nil {
+			return err
+		}
+	}
+	res.Transcript = nil
+	return enc.Encode(res)
+}
+
 func probeTable(cmd *cobra.Command, res probeResult) error {
+	for _, l := range res.Transcript {
+		fmt.Fprintln(cmd.OutOrStdout(), l)
+	}
 	return table(cmd.OutOrStdout(), func(row func(...any)) {
 		row("sensor", res.URI)
 		row("outcome", fmt.Sprint(res.Outcome, " ", res.Code))

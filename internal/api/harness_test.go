@@ -207,7 +207,7 @@ func (d *daemon) step(end time.Time) bool {
 // it, and of five visits one is refused and one not answered.
 func (d *daemon) outcome(v visit.Visit) visit.Outcome {
 	o := visit.Outcome{Visit: v, Started: d.now, Ended: d.now.Add(100 * time.Millisecond),
-		Contact: true, Transcript: []string{hostile}}
+		Contact: true, Transcript: []visit.Line{{Note: hostile}}}
 	switch d.visits++; d.visits % 5 {
 	case 4:
 		o.Result, o.Contact, o.Reason, o.Error = visit.Asleep, false, "timeout", "no answer"

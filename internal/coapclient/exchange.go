@@ -77,6 +77,7 @@ type exchange struct {
 	mid           uint16
 	received      int
 	receivedBytes int
+	transcript    []visit.Line
 
 	peer      peer
 	opts      message.Options // scratch
@@ -99,7 +100,6 @@ type exchange struct {
 	rtt                                      time.Duration
 	firstSent                                time.Time
 	now                                      time.Time // of the last datagram either way
-	transcript                               []string
 }
 
 func newExchange(c *Client) *exchange {
@@ -174,6 +174,7 @@ func (c *Client) end(e *exchange) {
 func (e *exchange) account(out *visit.Outcome) {
 	e.client.mu.Lock()
 	out.DatagramsReceived, out.BytesReceived = e.received, e.receivedBytes
+	out.Transcript = e.transcript
 	e.client.mu.Unlock()
 	out.DatagramsSent, out.BytesSent = e.sent, e.sentBytes
 	if n := e.conn; n != nil { // with the handshake and all that is around the messages
@@ -182,7 +183,7 @@ func (e *exchange) account(out *visit.Outcome) {
 	}
 	out.Retransmissions, out.Blocks = e.retransmissions, e.blocks
 	out.Contact = e.contact || e.conn != nil && e.conn.met.Load()
-	out.RTT, out.Transcript = e.rtt, e.transcript
+	out.RTT = e.rtt
 }
 
 // arm takes a fresh Message ID, and a fresh token where a new transfer begins,
@@ -237,6 +238,11 @@ func (e *exchange) send(b []byte) *failure {
 	e.sent++
 	e.sentBytes += len(b)
 	e.peer.last = e.client.second(e.now)
+	if e.noting() {
+		e.client.mu.Lock()
+		e.trace(true, b, "")
+		e.client.mu.Unlock()
+	}
 	if err := e.write(b); err != nil {
 		switch {
 		case lostLocally(err):
@@ -259,7 +265,6 @@ func (e *exchange) write(b []byte) error {
 
 // answer sends an empty ACK or RST to a confirmable response.
 func (e *exchange) answer(typ message.Type, mid uint16) *failure {
-	e.note("> %v %d", typ, mid)
 	return e.send([]byte{1<<6 | byte(typ)<<4, byte(codes.Empty), byte(mid >> 8), byte(mid)})
 }
 
@@ -280,14 +285,3 @@ func (e *exchange) forget() {
 		e.datagram = nil
 	}
 }
-
-// note adds a line to the transcript. Callers on the way of every datagram ask
-// e.noting first: the arguments would be allocated in vain.
-func (e *exchange) note(format string, args ...any) {
-	if e.noting() {
-		e.transcript = append(e.transcript,
-			fmt.Sprintf("%.3fs ", time.Since(e.started).Seconds())+fmt.Sprintf(format, args...))
-	}
-}
-
-func (e *exchange) noting() bool { return e.client.opts.Transcript }

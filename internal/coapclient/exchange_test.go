@@ -134,7 +134,7 @@ func TestExchange(t *testing.T) {
 				}
 			}
 			if gets != x.gets {
-				t.Errorf("%d requests, want %d: %q", gets, x.gets, out.Transcript)
+				t.Errorf("%d requests, want %d: %v", gets, x.gets, out.Transcript)
 			}
 			if x.result == visit.Described && x.name != "an option that ends in 0xff" {
 				if string(out.Body) != links || out.Verdict != "valid" {
@@ -170,7 +170,7 @@ func TestSuccessIsAccounted(t *testing.T) {
 		t.Errorf("%d bytes received, want %d", out.BytesReceived, want)
 	}
 	if out.RTT <= 0 || out.RTT > out.Took() || len(out.Transcript) != 2 {
-		t.Errorf("RTT %v of %v, transcript %q", out.RTT, out.Took(), out.Transcript)
+		t.Errorf("RTT %v of %v, transcript %v", out.RTT, out.Took(), out.Transcript)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -163,19 +162,15 @@ func parseQuery(from netip.AddrPort, b []byte) query {
 	return q
 }
 
-// sensor is a UDP socket on loopback that answers GETs by a script. Its network
-// loses and duplicates datagrams in both directions.
+// sensor is a UDP socket on loopback that answers GETs by a script.
 type sensor struct {
-	conn      *net.UDPConn
-	script    func(s *sensor, q query)
-	acks      bool // the script is run for ACKs too
-	loss, dup float64
-	rng       *rand.Rand
+	conn   *net.UDPConn
+	script func(s *sensor, q query)
+	acks   bool // the script is run for ACKs too
 
 	mu   sync.Mutex
 	gets int
 	log  []query // everything received, GETs and answers to us
-	out  int     // datagrams sent
 	done chan struct{}
 }
 
@@ -185,8 +180,7 @@ func newSensor(t testing.TB, script func(s *sensor, q query), set ...func(*senso
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sensor{conn: conn, script: script, rng: newRand()}
-	s.done = make(chan struct{})
+	s := &sensor{conn: conn, script: script, done: make(chan struct{})}
 	for _, f := range set {
 		f(s)
 	}
@@ -210,40 +204,20 @@ func (s *sensor) run() {
 		}
 		q := parseQuery(from, b[:n])
 		s.mu.Lock()
-		copies := s.fate()
 		if q.code == 1 {
 			s.gets++
 		}
 		q.n = s.gets
 		s.log = append(s.log, q)
 		s.mu.Unlock()
-		for ; copies > 0 && (q.code == 1 || s.acks); copies-- {
+		if q.code == 1 || s.acks {
 			s.script(s, q)
 		}
 	}
 }
 
-// fate is how many copies of a datagram arrive. It is called with mu held.
-func (s *sensor) fate() int {
-	switch {
-	case s.rng.Float64() < s.loss:
-		return 0
-	case s.rng.Float64() < s.dup:
-		return 2
-	}
-	return 1
-}
-
-// send sends raw bytes, subject to the network.
-func (s *sensor) send(to netip.AddrPort, b []byte) {
-	s.mu.Lock()
-	copies := s.fate()
-	s.out++
-	s.mu.Unlock()
-	for ; copies > 0; copies-- {
-		_, _ = s.conn.WriteToUDPAddrPort(b, to)
-	}
-}
+// send sends raw bytes.
+func (s *sensor) send(to netip.AddrPort, b []byte) { _, _ = s.conn.WriteToUDPAddrPort(b, to) }
 
 // piggyback answers in the ACK.
 func (s *sensor) piggyback(q query, code int, payload []byte, opts ...option) {
@@ -314,12 +288,10 @@ func fetch(t testing.TB, c *Client, v visit.Visit) visit.Outcome {
 func is(t testing.TB, out visit.Outcome, r visit.Result, reason string, contact bool) {
 	t.Helper()
 	if out.Result != r || out.Reason != reason || out.Contact != contact {
-		t.Fatalf("got %v %q contact=%v (%s), want %v %q contact=%v\n%q", out.Result, out.Reason,
+		t.Fatalf("got %v %q contact=%v (%s), want %v %q contact=%v\n%v", out.Result, out.Reason,
 			out.Contact, out.Error, r, reason, contact, out.Transcript)
 	}
 	if (out.Error == "") != r.Success() {
 		t.Errorf("%v with error %q", r, out.Error)
 	}
 }
-
-func newRand() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }

@@ -101,7 +101,7 @@ func TestIPv6AndZones(t *testing.T) {
 	if err != nil {
 		t.Skip("no IPv6 here: ", err)
 	}
-	s := &sensor{conn: conn, done: make(chan struct{}), rng: newRand(), script: answerLinks}
+	s := &sensor{conn: conn, done: make(chan struct{}), script: answerLinks}
 	go s.run()
 	t.Cleanup(s.close)
 	described(t, fetch(t, newClient(t, Options{}), visitTo(s.uri())), links)

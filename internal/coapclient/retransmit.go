@@ -40,9 +40,6 @@ func (e *exchange) roundTrip(ctx context.Context) (*response, *failure) {
 		if try > 0 {
 			e.retransmissions++
 		}
-		if e.noting() {
-			e.note("> GET mid %d, try %d, %d bytes", e.mid, try, len(e.out))
-		}
 		if f := e.send(e.out); f != nil {
 			return nil, f
 		}
@@ -79,10 +76,11 @@ func (e *exchange) await(ctx context.Context, next time.Time) (*response, *failu
 }
 
 // bound is how long to wait at most, and why the visit ends then ("": it does
-// not, the next transmission is due). An empty ACK ends retransmission.
+// not, the next transmission is due). An empty ACK ends retransmission, and silence
+// after it is the sensor's: it has the request.
 func (e *exchange) bound(next time.Time) (until time.Time, reason string) {
 	until, reason = e.deadline, ReasonDeadline
-	if e.contact && (e.heard || e.stalls >= maxStalls) {
+	if e.contact && (e.heard || e.acked || e.stalls >= maxStalls) {
 		if p := e.progress.Add(e.patience()); p.Before(until) {
 			until, reason = p, ReasonProgress
 		}
@@ -121,7 +119,7 @@ func (e *exchange) take(ev event) (*response, *failure) {
 		return nil, ev.lost
 	}
 	if ev.icmp != nil {
-		e.note("< %v", ev.icmp)
+		e.note("%v", ev.icmp)
 		return nil, failf(ReasonICMP, "%v: %v", e.addr, ev.icmp)
 	}
 	e.now = time.Now()
@@ -135,7 +133,6 @@ func (e *exchange) take(ev event) (*response, *failure) {
 	}
 	if h.code == codes.Empty {
 		e.touch()
-		e.note("< %v mid %d", h.typ, h.mid)
 		if h.typ == message.Reset {
 			return nil, failf(ReasonRST, "%v reset the exchange", e.addr)
 		}
@@ -145,13 +142,9 @@ func (e *exchange) take(ev event) (*response, *failure) {
 	r, err := decode(h, b, &e.opts)
 	if err != nil {
 		e.client.count.garbage.Add(1)
-		e.note("< garbage: %v", err)
 		return nil, nil
 	}
 	e.touch()
-	if e.noting() {
-		e.note("< %v %s mid %d, %d bytes", h.typ, dotted(h.code), h.mid, len(b))
-	}
 	return e.accept(r)
 }
 

@@ -144,12 +144,17 @@ func (c *Client) dispatch(s *socket, from netip.AddrPort, b []byte) {
 func (c *Client) sort(e *exchange, h header, ok bool, b []byte) {
 	if !ok {
 		c.count.garbage.Add(1)
+		e.trace(false, b, "")
 		return
 	}
 	if counter := e.foreign(h); counter != nil {
 		counter.Add(1)
+		if e.noting() {
+			e.trace(false, b, c.dropped(counter))
+		}
 		return
 	}
+	e.trace(false, b, "")
 	c.deliver(e, b)
 }
 

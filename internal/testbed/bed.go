@@ -64,8 +64,8 @@ type Bed struct {
 // in awake time and the same draws of loss and duplication per sensor.
 func New(seed uint64) *Bed { return &Bed{seed: seed} }
 
-// Add opens a socket on a free port of 127.0.0.1 and serves at once. It returns
-// an error for a Spec out of range, a name that is taken, and a bed that is closed.
+// Add opens a socket where the Spec says and serves at once. It returns an error for
+// a Spec out of range, a name or port that is taken, and a bed that is closed.
 func (b *Bed) Add(spec Spec) (*Sensor, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +82,7 @@ func (b *Bed) Add(spec Spec) (*Sensor, error) {
 	if err := spec.check(); err != nil {
 		return nil, fmt.Errorf("testbed: add sensor %q: %w", spec.Name, err)
 	}
-	conn, err := b.freePort()
+	conn, err := b.freePort(spec.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("testbed: add sensor %q: %w", spec.Name, err)
 	}
@@ -96,9 +96,9 @@ func (b *Bed) Add(spec Spec) (*Sensor, error) {
 
 // freePort opens a port that no sensor of the bed has, stopped ones included:
 // they want theirs again.
-func (b *Bed) freePort() (*net.UDPConn, error) {
+func (b *Bed) freePort(at netip.AddrPort) (*net.UDPConn, error) {
 	for {
-		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 		if err != nil {
 			return nil, err
 		}
@@ -106,6 +106,10 @@ func (b *Bed) freePort() (*net.UDPConn, error) {
 		taken := func(s *Sensor) bool { return s.addr == addr }
 		if !slices.ContainsFunc(b.sensors, taken) {
 			return conn, nil
+		}
+		if at.Port() != 0 {
+			return nil, errors.Join(fmt.Errorf("port %d belongs to another sensor", at.Port()),
+				conn.Close())
 		}
 		// Held until the end of the search, or the system would offer it again.
 		defer conn.Close()

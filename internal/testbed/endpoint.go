@@ -32,6 +32,10 @@ type endpoint struct {
 	nextMID   uint16
 	flips     int          // ETags made up by FaultFlip
 	asking    *registering // nil: no registration is under way
+
+	mode       Mode   // its script is nil for a sensor without one
+	requests   int    // that the script has seen
+	stuckToken string // of the transfer that stuckConfirmable repeats
 }
 
 // task is something to do at an instant.
@@ -55,6 +59,7 @@ func newEndpoint(s *Sensor, conn radio) *endpoint {
 		separate:  map[exchange]*reply{},
 		nextMID:   uint16(s.loss.Uint32()),
 	}
+	e.mode, _ = scripted(s.spec.Fault)
 	e.wake(clock())
 	go e.run()
 	return e
@@ -153,6 +158,8 @@ func (e *endpoint) handle(a ask, wellFormed bool, entry Request, now time.Time) 
 	key := exchange{a.peer, a.mid}
 	request := a.code >= codes.GET && a.code < 32
 	switch {
+	case wellFormed && e.mode.script != nil && (request || e.mode.hears):
+		e.misbehave(a, key, entry, now)
 	case wellFormed && (a.typ == message.Acknowledgement || a.typ == message.Reset):
 		delete(e.separate, key) // an RST ends the retransmission too
 		e.s.bed.record(entry)
@@ -213,7 +220,7 @@ func (e *endpoint) write(datagram []byte, to netip.AddrPort) error {
 		_, err := e.conn.WriteToUDPAddrPort(datagram, to)
 		return err
 	}
-	stranger, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	stranger, err := net.ListenUDP("udp", &net.UDPAddr{IP: e.s.addr.Addr().AsSlice()})
 	if err != nil {
 		return err
 	}

@@ -221,7 +221,7 @@ func (s *Sensor) Start() error {
 	if s.bed.isClosed() {
 		return fmt.Errorf("testbed: start sensor %q again: the bed is closed", s.spec.Name)
 	}
-	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(s.addr))
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(s.addr))
 	if err != nil {
 		return fmt.Errorf("testbed: start sensor %q again: %w", s.spec.Name, err)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/crawld/crawld/internal/sleepplan"
 )
 
-// Fault is a way to misbehave. The zero value is a sensor that behaves.
+// Fault is a way to misbehave: one of the constants, or the name of a Mode that has a
+// script. The zero value is a sensor that behaves.
 type Fault string
 
 // The faults. A sensor that sleeps, loses or is slow is no fault: see Spec.
@@ -45,6 +46,8 @@ const NoFormat = -1
 type Spec struct {
 	Name string // unique in the bed; default: "sensor-" and its number
 	Path string // what it serves; default fleet.DefaultPath. All else is 4.04
+
+	Listen netip.AddrPort // its address; port 0 = a free one; default 127.0.0.1:0
 
 	// Plan is the true sleep plan. Unknown counts as always on: a sensor that
 	// sleeps has a plan, whether or not anybody knows it. After the last window
@@ -87,6 +90,9 @@ func (s *Spec) check() error {
 	if s.Path == "" {
 		s.Path = fleet.DefaultPath
 	}
+	if !s.Listen.IsValid() {
+		s.Listen = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+	}
 	if s.Weight == 0 {
 		s.Weight = 1
 	}
@@ -115,7 +121,9 @@ func (s *Spec) check() error {
 	case s.TCP && s.Security != nil && s.Security.Keys != nil:
 		return fmt.Errorf("TLS wants a certificate, not keys")
 	case !slices.Contains(faults, s.Fault):
-		return fmt.Errorf("fault %q: must be one of %q", s.Fault, faults)
+		if _, ok := scripted(s.Fault); !ok {
+			return fmt.Errorf("fault %q: must be one of %q or the name of a Mode", s.Fault, faults)
+		}
 	}
 	return nil
 }

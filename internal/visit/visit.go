@@ -149,7 +149,7 @@ type Outcome struct {
 	Ended             time.Time     `json:"ended"`
 	Reason            string        `json:"reason,omitempty"` // short stable word for metrics, such as "timeout" or "rst"
 	Error             string        `json:"error,omitempty"`  // for people; "" on success
-	Transcript        []string      `json:"transcript,omitempty"`
+	Transcript        []Line        `json:"transcript,omitempty"`
 }
 
 // Took is how long the exchange ran.

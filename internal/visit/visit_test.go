@@ -112,7 +112,12 @@ func genOutcome(t *rapid.T) Outcome {
 		Retransmissions: count.Draw(t, "again"), Blocks: count.Draw(t, "blocks"),
 		RTT: span.Draw(t, "rtt"), Started: genInstant(t, "started"), Ended: genInstant(t, "ended"),
 		Reason: text.Draw(t, "reason"), Error: text.Draw(t, "error"),
-		Transcript: rapid.SliceOfN(text, 0, 3).Draw(t, "transcript"),
+		Transcript: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Line {
+			return Line{Offset: float64(count.Draw(t, "offset")), Sent: flag.Draw(t, "up"),
+				Type: text.Draw(t, "type"), MID: uint16(count.Draw(t, "mid")),
+				Options: rapid.SliceOfN(text, 0, 2).Draw(t, "options"), Size: count.Draw(t, "size"),
+				Note: text.Draw(t, "note")}
+		}), 0, 3).Draw(t, "transcript"),
 	}
 }
 
@@ -177,7 +182,8 @@ const goldenRecord = `{
   "published_at": ["2026-03-01T09:59:00Z"], "datagrams_sent": 2, "datagrams_received": 1,
   "bytes_sent": 40, "bytes_received": 90, "retransmissions": 1, "blocks": 5, "rtt": 20000000,
   "started": "2026-03-01T10:00:00.25Z", "ended": "2026-03-01T10:00:01Z", "reason": "ok",
-  "error": "none", "transcript": ["0.000s CON GET"]
+  "error": "none", "transcript": [{"offset_seconds": 0.5, "sent": true, "type": "CON", "code": "GET",
+    "mid": 7, "token": "0a", "options": ["Accept: 40"], "bytes": 9}]
 }`
 
 func TestGoldenRecord(t *testing.T) {
@@ -191,7 +197,8 @@ func TestGoldenRecord(t *testing.T) {
 		PublishedAt: []time.Time{at.Add(-time.Minute)}, DatagramsSent: 2, DatagramsReceived: 1,
 		BytesSent: 40, BytesReceived: 90, Retransmissions: 1, Blocks: 5, RTT: 20 * time.Millisecond,
 		Started: at.Add(250 * time.Millisecond), Ended: at.Add(time.Second), Reason: "ok", Error: "none",
-		Transcript: []string{"0.000s CON GET"},
+		Transcript: []Line{{Offset: 0.5, Sent: true, Type: "CON", Code: "GET", MID: 7, Token: "0a",
+			Options: []string{"Accept: 40"}, Size: 9}},
 	}
 	got, err := Decode([]byte(goldenRecord))
 	if err != nil {
@@ -254,7 +261,7 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(goldenRecord))
 	f.Add([]byte(`{"kind":"manual","outcome":"missed","started":"0000-01-01T00:00:00+23:59"}`))
-	f.Add([]byte(`{"error":"\ud800","transcript":["` + "\xff" + `"],"etag":"","published_at":[]}`))
+	f.Add([]byte(`{"error":"\ud800","transcript":[{"note":"` + "\xff" + `"}],"etag":"","published_at":[]}`))
 	f.Fuzz(func(t *testing.T, record []byte) {
 		o, err := Decode(record)
 		if err != nil {

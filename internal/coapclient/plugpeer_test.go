@@ -1,0 +1,234 @@
+package coapclient
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/plgd-dev/go-coap/v3/message"
+	"github.com/plgd-dev/go-coap/v3/message/codes"
+	"github.com/plgd-dev/go-coap/v3/mux"
+	coapnet "github.com/plgd-dev/go-coap/v3/net"
+	"github.com/plgd-dev/go-coap/v3/options"
+	"github.com/plgd-dev/go-coap/v3/udp"
+)
+
+// plugPeer is a server of other make with resources of the plugtest lists.
+type plugPeer struct {
+	name      string
+	resources map[string]string // path of each that it offers
+	bodies    map[string]string // where they are known
+	links     map[string]int    // number of links for a query, where it filters
+	rows      int               // number of rows that apply
+	without   map[string]string // rows that it cannot do, and why
+	start     func(t *testing.T, p *plugPeer) netip.AddrPort
+	change    func(t *testing.T, p *plugRun) // what "validate" serves
+}
+
+var plugLarge = strings.Repeat("large", 340)
+
+// plugBodies are what our own resources serve.
+var plugBodies = map[string]string{"test": "test", "segments": "segments",
+	"separate": "separate", "large": plugLarge, "query": "/query?first=1&second=2"}
+
+var plugResources = map[string]string{"test": "/test", "segments": "/seg1/seg2/seg3",
+	"query": "/query", "separate": "/separate", "large": "/large", "validate": "/validate",
+	"path": "/path", "core": "/.well-known/core"}
+
+var plugPeers = []plugPeer{
+	{
+		name: "libcoap",
+		resources: map[string]string{"test": "/test", "segments": "/seg1/seg2/seg3",
+			"query": "/test", "separate": "/async?1", "large": "/example_data",
+			"core": "/.well-known/core"},
+		bodies: map[string]string{"test": "test", "segments": "segments", "separate": "done"},
+		links:  map[string]int{"?rt=Type1": 0, "?rt=*": 1, "?rt=Type2": 0, "?href=/link1": 0},
+		rows:   22, start: startLibcoap,
+		without: map[string]string{
+			"CORE_21": "its example server gives ETags and compares none",
+			"LINK_09": "its example server has no links to links",
+		},
+	},
+	{
+		name: "go-coap", resources: plugResources, bodies: plugBodies,
+		links: map[string]int{"": 4},
+		rows:  24, start: startGoCoAP, change: getChange,
+	},
+	{
+		name: "node-coap", resources: plugResources, bodies: plugBodies,
+		links: map[string]int{"": 5, "?rt=Type1": 2, "?rt=*": 3, "?rt=Type2": 2, "?if=If*": 3,
+			"?sz=*": 1, "?href=/link1": 1, "?href=/link*": 2},
+		rows: 23, start: startNodeCoAP, change: getChange,
+		without: map[string]string{"BLOCK_06": "it sends blocks of 16 bytes empty"},
+	},
+}
+
+func getChange(t *testing.T, p *plugRun) {
+	t.Helper()
+	if out := fetch(t, p.c, plugVisit(p.base+"/change")); !out.Result.Success() {
+		t.Fatal(out.Error)
+	}
+}
+
+// command starts a program that ends with the test.
+func command(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+// startLibcoap starts libcoap's example server and creates what it lacks.
+func startLibcoap(t *testing.T, _ *plugPeer) netip.AddrPort {
+	path, err := exec.LookPath("coap-server-notls")
+	if err != nil {
+		t.Skip("coap-server-notls is not installed (Debian: libcoap3-bin)")
+	}
+	free, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := free.LocalAddr().(*net.UDPAddr).AddrPort()
+	_ = free.Close()
+	_, port, _ := net.SplitHostPort(at.String())
+	command(t, exec.Command(path, "-A", "127.0.0.1", "-p", port, "-d", "10"))
+	c := newClient(t, Options{})
+	waitFor(t, func() bool {
+		return fetch(t, c, plugVisit("coap://"+at.String()+"/time")).Contact
+	})
+	put(t, at.String(), "/test", "test")
+	put(t, at.String(), "/seg1/seg2/seg3", "segments")
+	return at
+}
+
+func put(t *testing.T, address, path, body string) {
+	t.Helper()
+	idle := options.WithPeriodicRunner(func(func(time.Time) bool) {})
+	conn, err := udp.Dial(address, idle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = conn.Close()
+		<-conn.Done()
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r, err := conn.Put(ctx, path, message.TextPlain, strings.NewReader(body))
+	if err != nil || r.Code()>>5 != 2 {
+		t.Fatalf("PUT %s: %v %v", path, r, err)
+	}
+}
+
+// startGoCoAP serves the resources with go-coap.
+func startGoCoAP(t *testing.T, _ *plugPeer) netip.AddrPort {
+	router, version := mux.NewRouter(), atomic.Uint32{}
+	handle := func(path string, h func(w mux.ResponseWriter, r *mux.Message)) {
+		if err := router.Handle(path, mux.HandlerFunc(h)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := func(w mux.ResponseWriter, body string, opts ...message.Option) {
+		_ = w.SetResponse(codes.Content, message.TextPlain, strings.NewReader(body), opts...)
+	}
+	for path, body := range map[string]string{"/test": "test", "/seg1/seg2/seg3": "segments",
+		"/large": plugLarge} {
+		handle(path, func(w mux.ResponseWriter, _ *mux.Message) { text(w, body) })
+	}
+	handle("/query", func(w mux.ResponseWriter, r *mux.Message) {
+		q, _ := r.Queries()
+		text(w, "/query?"+strings.Join(q, "&"))
+	})
+	handle("/separate", separately)
+	handle("/validate", func(w mux.ResponseWriter, r *mux.Message) {
+		tag := message.Option{ID: message.ETag, Value: []byte{byte(version.Load())}}
+		sent, err := r.Options().GetBytes(message.ETag)
+		if err == nil && bytes.Equal(sent, tag.Value) {
+			_ = w.SetResponse(codes.Valid, message.TextPlain, nil, tag)
+			return
+		}
+		text(w, fmt.Sprint("version ", tag.Value), tag)
+	})
+	handle("/change", func(w mux.ResponseWriter, _ *mux.Message) {
+		version.Add(1)
+		text(w, "changed")
+	})
+	for path, doc := range map[string]string{
+		"/.well-known/core": `</test>;rt="Type1 Type2",</link1>;rt="Type1",</large>;sz="1700",` +
+			`</path>;ct=40`,
+		"/path": "</path/sub1>,</path/sub2>",
+	} {
+		handle(path, func(w mux.ResponseWriter, _ *mux.Message) {
+			_ = w.SetResponse(codes.Content, message.AppLinkFormat, strings.NewReader(doc))
+		})
+	}
+	l, err := coapnet.NewListenUDP("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := udp.NewServer(options.WithMux(router),
+		options.WithPeriodicRunner(func(func(time.Time) bool) {}))
+	done := make(chan error)
+	go func() { done <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-done
+		_ = l.Close()
+	})
+	return netip.MustParseAddrPort(l.LocalAddr().String())
+}
+
+// separately answers in a message of its own; the library acknowledges meanwhile.
+func separately(w mux.ResponseWriter, r *mux.Message) {
+	conn, token, typ := w.Conn(), r.Token(), r.Type()
+	token = append(message.Token(nil), token...)
+	go func() {
+		m := conn.AcquireMessage(conn.Context())
+		defer conn.ReleaseMessage(m)
+		m.SetCode(codes.Content)
+		m.SetType(typ)
+		m.SetToken(token)
+		m.SetContentFormat(message.TextPlain)
+		m.SetBody(bytes.NewReader([]byte("separate")))
+		_ = conn.WriteMessage(m)
+	}()
+}
+
+// startNodeCoAP serves the resources with node-coap.
+func startNodeCoAP(t *testing.T, _ *plugPeer) netip.AddrPort {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not installed (Debian: nodejs)")
+	}
+	out, err := exec.Command(node, "-e", "require.resolve('coap')").CombinedOutput()
+	if err != nil {
+		t.Skipf("node has no package coap: npm install coap@1.5.0 somewhere and point NODE_PATH "+
+			"to its node_modules\n%.200s", out)
+	}
+	cmd := exec.Command(node, "testdata/plugtest.js")
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command(t, cmd)
+	port, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal("node-coap did not start: ", err)
+	}
+	return netip.MustParseAddrPort("127.0.0.1:" + strings.TrimSpace(port))
+}
