@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"go.etcd.io/bbolt"
 
@@ -12,11 +13,16 @@ import (
 )
 
 // ObjectOf is the object in whose row the descriptions of a sensor are: the sensor's id if
-// that is an absolute URI, else the origin of the URI that it is crawled at; canonical. ""
-// if neither is one.
+// that is an absolute URI, else the origin of the URI that it is crawled at; canonical. An
+// id that is such a URI itself, as in lists without ids, stands for its origin: what an
+// event names is the sensor, not one resource of it. "" if neither is a URI.
 func ObjectOf(sensor, uri string) string {
 	u, err := url.Parse(sensor)
-	if err == nil && u.IsAbs() {
+	switch {
+	case err != nil || !u.IsAbs():
+	case strings.HasPrefix(u.Scheme, "coap") && u.Host != "":
+		uri = sensor
+	default:
 		if id, err := epcis.Canonical(sensor); err == nil {
 			return id
 		}
