@@ -40,4 +40,5 @@ const (
 	ReasonSilence   = "silence-after-ack" // empty ACK, then no response
 	ReasonProgress  = "no-progress"       // answers, but no new block for too long
 	ReasonTransport = "transport"         // scheme or address we do not speak
+	ReasonExhausted = "exhausted"         // no descriptor or memory left here to ask with
 )

@@ -92,11 +92,6 @@ type Step struct {
 // at most one of Price and PollsPerPublication.
 type Polling = fleet.Polling
 
-// Web is the HTTP side.
-type Web struct {
-	Listen string // host:port; the host may be empty, the port 0
-}
-
 // Networks bounds what names may resolve to. An address listed literally is
 // allowed as listed.
 type Networks struct {
@@ -134,7 +129,7 @@ func Default() Config {
 			Policy: PolicyHZ, Bootstrap: 5 * time.Minute, MinGap: 10 * time.Second, MaxGap: time.Hour,
 			PollsPerPublication: 1.15, SD: SDFolded, PublishTimes: PublishAuto,
 		},
-		Web: Web{Listen: "127.0.0.1:9683"},
+		Web: Web{Listen: []string{"127.0.0.1:9683"}},
 		Limits: Limits{
 			Body: 64 << 10, Blocks: 1024, BlockMin: 64, Progress: 10 * time.Second,
 			PerHost: 64, PerSubnet: 256,

@@ -48,7 +48,8 @@ func TestReferenceConfigHasEveryKey(t *testing.T) {
 	if err := d.err(); err != nil {
 		t.Fatal(err)
 	}
-	keys := []string{"web.listen", "networks.allow", "networks.deny", "log.level", "log.format"}
+	keys := []string{"web.listen", "web.config_file", "web.systemd_socket", "web.external_url",
+		"web.route_prefix", "networks.allow", "networks.deny", "log.level", "log.format"}
 	for prefix, f := range map[string]fields{"": c.fields(), "planner.": c.Planner.fields(),
 		"polling.": pollingFields(&c.Polling), "limits.": c.Limits.fields()} {
 		for k := range f {
@@ -79,7 +80,8 @@ groups:
 publishers:
 - {kid: a, key_file: k.jwk, token_file: /t, sources: [{id: s, address: "x:", type: t}]}
 readers: [{token_file: r, sources: [s, "u:v"]}, {token_file: q, sources: ["*"]}]
-web: {listen: ":0"}
+web: {listen: [":0", "[::1]:1"], config_file: web.yaml, systemd_socket: true,
+  external_url: "https://h.example/c", route_prefix: /}
 networks: {allow: [10.0.0.0/8], deny: ["2001:db8::/32"]}
 limits: {body: 1MiB, blocks: 7, block_min: 16, progress: 3s, per_host: 1, per_subnet: 2}
 log:
@@ -105,7 +107,8 @@ log:
 			Sources: []Source{{"s", "x:", "t"}}}},
 		Readers: []Reader{{TokenFile: "/etc/c[1]/r", Sources: []string{"s", "u:v"}},
 			{TokenFile: "/etc/c[1]/q", All: true}},
-		Web: Web{":0"},
+		Web: Web{Listen: []string{":0", "[::1]:1"}, ConfigFile: "/etc/c[1]/web.yaml", SystemdSocket: true,
+			ExternalURL: "https://h.example/c", RoutePrefix: "/"},
 		Networks: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 			[]netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
 		Limits: Limits{1 << 20, 7, 16, 3 * time.Second, 1, 2},
@@ -242,7 +245,9 @@ func drawConfig(t *rapid.T) Config {
 		}
 		c.Readers = append(c.Readers, r)
 	}
-	c.Web.Listen = "[::1]:8080"
+	c.Web = Web{Listen: []string{"[::1]:8080", ":0"}[:rapid.IntRange(1, 2).Draw(t, "listen")],
+		ConfigFile:    rapid.SampledFrom([]string{"", "/web.yaml"}).Draw(t, "web config"),
+		SystemdSocket: rapid.Bool().Draw(t, "socket"), ExternalURL: "http://h/x/", RoutePrefix: "y"}
 	c.Networks.Deny = []netip.Prefix{
 		netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("0.0.0.0/0")}
 	c.Limits = Limits{gap.Draw(t, "body") + 64, gap.Draw(t, "blocks"), 1024, time.Second, 9, 99}
@@ -277,7 +282,8 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 	c.Publishers = []Publisher{{KID: "k", KeyFile: "/k", TokenFile: "/t",
 		Sources: []Source{{"s", "a", "t"}}}}
 	c.Readers = []Reader{{TokenFile: "/r", All: true}}
-	c.Web.Listen = ":1"
+	c.Web = Web{Listen: []string{":1"}, ConfigFile: "/w", SystemdSocket: true, ExternalURL: "http://h",
+		RoutePrefix: "/r"}
 	any4 := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	c.Networks, c.Limits = Networks{any4, any4}, Limits{1024, 2, 16, time.Second, 3, 4}
 	c.Log = Log{"warn", "json"}

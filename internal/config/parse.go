@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"math"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -77,7 +76,7 @@ func (c *Config) fields() fields {
 		"groups":       c.groups,
 		"publishers":   c.publishers,
 		"readers":      c.readers,
-		"web":          func(v value) { v.mapping(fields{"listen": c.Web.listen}) },
+		"web":          func(v value) { v.mapping(c.webFields()) },
 		"networks": func(v value) {
 			v.mapping(fields{"allow": prefixes(&c.Networks.Allow), "deny": prefixes(&c.Networks.Deny)})
 		},
@@ -223,22 +222,6 @@ func (p *Planner) check(d *decoder) {
 	}
 	d.require(p.GuardAuto || p.Guard < p.Range, []string{"planner.guard", "planner.range"},
 		"the guard %s leaves nothing of the range %s; shorten the guard", show(p.Guard), show(p.Range))
-}
-
-func (w *Web) listen(v value) {
-	const want = "host:port such as 127.0.0.1:9683"
-	var s string
-	if !v.text(&s, want) {
-		return
-	}
-	_, port, err := net.SplitHostPort(s)
-	if err != nil {
-		v.wrongType(want)
-	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		v.fail("port %q: expected a number in 0 .. 65535", clip(port))
-	} else {
-		w.Listen = s
-	}
 }
 
 func prefixes(dst *[]netip.Prefix) func(value) {

@@ -36,7 +36,10 @@ func (c *Config) YAML() string {
 	line("groups: [%s]", join(c.Groups, Group.text))
 	line("publishers: [%s]\nreaders: [%s]", join(c.Publishers, Publisher.text),
 		join(c.Readers, Reader.text))
-	line("web:\n  listen: %s", quote(c.Web.Listen))
+	w := c.Web
+	line("web:\n  listen: [%s]\n  config_file: %s\n  systemd_socket: %t\n  external_url: %s",
+		join(w.Listen, quote), quote(w.ConfigFile), w.SystemdSocket, quote(w.ExternalURL))
+	line("  route_prefix: %s", quote(w.RoutePrefix))
 	line("networks:\n  allow: [%s]\n  deny: [%s]",
 		join(c.Networks.Allow, quotePrefix), join(c.Networks.Deny, quotePrefix))
 	l := c.Limits

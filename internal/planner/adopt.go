@@ -99,7 +99,8 @@ func (p *Planner) takeOver(now time.Time) {
 			p.setInstants(s, nil)
 			continue
 		}
-		if s.gen != a.gen || !p.asAssumed(s, a) && p.par.Algorithm == nil {
+		// A plan that comes late may find the sensor visited at the old prices already.
+		if s.gen != a.gen || (s.rec.Used > 0 || !p.asAssumed(s, a)) && p.par.Algorithm == nil {
 			p.replan(s, now)
 			continue
 		}
@@ -188,7 +189,7 @@ func (p *Planner) replan(s *sensor, now time.Time) {
 	}
 	s.rec.Planned = s.rec.Rate.Mean()
 	before := len(s.rec.Instants)
-	p.takePlan(s, sp)
+	p.takePlan(s, sp, from)
 	p.exchanged(len(s.rec.Instants) - before)
 	p.balance(now)
 }
