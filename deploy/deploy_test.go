@@ -151,7 +151,7 @@ func TestPrometheus(t *testing.T) {
 	if err := d.Decode(&c); err != nil {
 		t.Fatal(err)
 	}
-	listen := config.Default().Web.Listen
+	listen := config.Default().Web.Listen[0]
 	if len(c.Jobs) != 1 || len(c.Jobs[0].Static) != 1 ||
 		!slices.Equal(c.Jobs[0].Static[0].Targets, []string{listen}) {
 		t.Errorf("%+v does not scrape %s, where crawld serves by default", c, listen)

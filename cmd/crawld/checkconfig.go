@@ -18,13 +18,46 @@ type sources struct {
 	config  string
 	sensors []string
 	data    string
-	listen  string
+	web     config.Web // of flags; what they do not say is empty
 }
 
 func (s *sources) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&s.config, "config", "c", "", "configuration file (YAML)")
 	cmd.Flags().StringArrayVar(&s.sensors, "sensors", nil,
 		"sensor list or glob instead of the configuration's sensor_files; may be repeated")
+}
+
+// webFlags have the names and the meaning of those of Prometheus and its exporters.
+func (s *sources) webFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&s.web.Listen, "web.listen-address", nil,
+		"HTTP address, wins over web.listen; may be repeated")
+	f.StringVar(&s.web.ConfigFile, "web.config.file", "",
+		"file that can enable TLS and basic auth, in the format of exporter-toolkit")
+	f.BoolVar(&s.web.SystemdSocket, "web.systemd-socket", false,
+		"take the listening sockets from systemd instead of addresses")
+	f.StringVar(&s.web.ExternalURL, "web.external-url", "",
+		"URL under which clients reach crawld through a reverse proxy")
+	f.StringVar(&s.web.RoutePrefix, "web.route-prefix", "",
+		"what the paths of all routes begin with (default: the path of --web.external-url)")
+}
+
+// overrideWeb puts what flags say over the keys.
+func (s *sources) overrideWeb(w *config.Web) error {
+	if len(s.web.Listen) > 0 {
+		w.Listen = s.web.Listen
+	}
+	if s.web.ExternalURL != "" {
+		w.ExternalURL = s.web.ExternalURL
+	}
+	if s.web.RoutePrefix != "" {
+		w.RoutePrefix = s.web.RoutePrefix
+	}
+	if s.web.ConfigFile != "" {
+		w.ConfigFile = s.web.ConfigFile
+	}
+	w.SystemdSocket = w.SystemdSocket || s.web.SystemdSocket
+	return w.Check()
 }
 
 // load reads the configuration, or the defaults with lists alone, and applies
@@ -44,8 +77,8 @@ func (s *sources) load() (config.Config, []string, error) {
 	if s.data != "" {
 		c.Data = s.data
 	}
-	if s.listen != "" {
-		c.Web.Listen = s.listen
+	if err := s.overrideWeb(&c.Web); err != nil {
+		return c, nil, usage(err)
 	}
 	patterns := c.SensorFiles
 	if len(s.sensors) > 0 {
@@ -103,6 +136,9 @@ func checkConfigCommand() *cobra.Command {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", r)
 			}
 			secrets, err := c.Credentials()
+			if err == nil {
+				err = app.CheckWeb(c.Web)
+			}
 			if err != nil {
 				return invalid(err)
 			}

@@ -150,7 +150,7 @@ func (d *demoRun) build() (*fleet.Fleet, error) {
 		}
 		c.Data = filepath.Join(dir, "crawld.db")
 	}
-	c.Web.Listen = d.flags.listen
+	c.Web.Listen = []string{d.flags.listen}
 	c.Planner.Range, c.Planner.Budget = demoRange, demoBudget
 	c.Polling = config.Polling{Policy: config.PolicyDPTN, Bootstrap: demoBoot,
 		MinGap: demoMinGap, MaxGap: demoRange}

@@ -43,7 +43,13 @@ type logLine struct {
 // is killed at the end of the test if it still runs.
 func start(t *testing.T, path string, args ...string) *process {
 	t.Helper()
-	d := &process{t: t, cmd: exec.Command(path, args...), ended: make(chan struct{})}
+	return launch(t, exec.Command(path, args...))
+}
+
+// launch is start of a command that is not started yet.
+func launch(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	d := &process{t: t, cmd: cmd, ended: make(chan struct{})}
 	out, err := d.cmd.StderrPipe()
 	if err == nil {
 		err = d.cmd.Start()
@@ -58,9 +64,9 @@ func start(t *testing.T, path string, args ...string) *process {
 	case address := <-ready:
 		d.client = newClient("tcp", address)
 	case <-d.ended:
-		t.Fatalf("crawld %v ended by itself: %v\n%s", args, d.exit, d.text())
+		t.Fatalf("crawld %v ended by itself: %v\n%s", cmd.Args, d.exit, d.text())
 	case <-time.After(awaitBound):
-		t.Fatalf("crawld %v is not ready after %v\n%s", args, awaitBound, d.text())
+		t.Fatalf("crawld %v is not ready after %v\n%s", cmd.Args, awaitBound, d.text())
 	}
 	return d
 }

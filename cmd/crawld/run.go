@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -53,7 +53,7 @@ SIGHUP reads the lists again, SIGTERM and Ctrl-C end it.`,
 	outputFlag(cmd, "none", "table", "json")
 	s.flags(cmd)
 	cmd.Flags().StringVar(&s.data, "data", "", "database file, wins over the key data")
-	cmd.Flags().StringVar(&s.listen, "web.listen-address", "", "HTTP address, wins over web.listen")
+	s.webFlags(cmd)
 	return cmd
 }
 
@@ -133,9 +133,20 @@ func ofStore(err error) error {
 	return err
 }
 
+// notify tells the service manager, over one socket that is opened at once: a process that
+// runs out of descriptors must still feed its watchdog, or it is killed for being busy.
 func notify(log *zap.Logger) func(string) {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return func(string) {}
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		log.Warn("service manager is not told", zap.Error(err))
+		return func(string) {}
+	}
 	return func(state string) {
-		if _, err := daemon.SdNotify(false, state); err != nil {
+		if _, err := io.WriteString(conn, state); err != nil {
 			log.Warn("service manager not told", zap.Error(err))
 		}
 	}

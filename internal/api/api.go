@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -23,8 +24,8 @@ import (
 	"github.com/crawld/crawld/internal/repository"
 )
 
-// Options are the parts that the handler shows. All are needed but Fleet, Gate, Metrics and
-// Expires.
+// Options are the parts that the handler shows. All are needed but Fleet, Gate, External,
+// Metrics and Expires.
 type Options struct {
 	Repo *repository.Repository
 	// Do runs f on the loop that owns the planner. An error means that f did not
@@ -43,8 +44,11 @@ type Options struct {
 	Fleet func() *fleet.Fleet
 	// Gate says who may publish events and who may see them; it must not block. nil: nobody
 	// may publish and all may see.
-	Gate    func() *discovery.Gate
-	Metrics prometheus.Registerer // of what the handler itself counts; nil = not shown
+	Gate func() *discovery.Gate
+	// External is how clients reach the handler through a proxy, without a slash at its end;
+	// nil: as they ask.
+	External *url.URL
+	Metrics  prometheus.Registerer // of what the handler itself counts; nil = not shown
 	// Expires is when the lifetime of a sensor ends that registered itself; false for those
 	// that are listed. nil: all are.
 	Expires func(sensor string) (at time.Time, registered bool)
@@ -70,6 +74,7 @@ type server struct {
 	probing   chan struct{} // the slot of the one health read of the store
 	pages     *template.Template
 	style     []byte
+	prefix    string // of paths, for clients; of Options.External
 
 	events     discovery.Store
 	publishing *semaphore.Weighted // bytes of bodies
@@ -93,7 +98,21 @@ func New(o Options) http.Handler {
 	}
 	mux := http.NewServeMux()
 	s.routes(mux)
-	return hardened(mux)
+	return hardened(s.sameOrigin(mux))
+}
+
+// sameOrigin refuses what a page of another origin makes a browser send, but for GET and
+// HEAD, which change nothing. What is no browser says nothing of origins and is let through.
+func (s *server) sameOrigin(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	if u := s.o.External; u != nil {
+		s.prefix = u.EscapedPath()
+		// A proxy may ask by another host name than the browser did.
+		if err := protection.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
+			s.o.Log.Warn("external URL is no origin", zap.Error(err))
+		}
+	}
+	return protection.Handler(next)
 }
 
 func (s *server) routes(mux *http.ServeMux) {
@@ -108,11 +127,11 @@ func (s *server) routes(mux *http.ServeMux) {
 	get("/-/ready", s.ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{
 		ErrorLog: zap.NewStdLog(s.o.Log), MaxRequestsInFlight: maxScrapes, Timeout: patience}))
-	reload := localOnly(http.NewCrossOriginProtection().Handler(
-		bounded(reloadPatience, s.reload)))
+	reload := localOnly(bounded(reloadPatience, s.reload))
 	mux.Handle("POST /-/reload", reload)
 	mux.Handle("PUT /-/reload", reload)
-	mux.Handle("GET /-/backup", socketOnly(s.backup))
+	mux.Handle("GET /-/backup", controlOnly(s.backup))
+	s.profiling(mux)
 
 	get("/api/v1/status", s.answer(s.status))
 	get("/api/v1/plan", s.answer(s.plan))
@@ -130,7 +149,7 @@ func (s *server) routes(mux *http.ServeMux) {
 	get("/api/v1/groups/{id}/versions/{hash}/body", s.groupBody)
 	get("/api/v1/groups/{id}/body", s.groupBody)
 
-	publish := http.NewCrossOriginProtection().Handler(bounded(patience, s.publish))
+	publish := bounded(patience, s.publish)
 	mux.Handle("POST /events", publish)
 	mux.Handle("POST /capture", publish)
 	get("/events", s.listed(s.eventPage))
@@ -150,6 +169,11 @@ func hardened(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-cache")
+		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+			// Had it a Content-Length too, a proxy may have seen another end of it, and what
+			// follows is not what it seems (RFC 9112 section 6.1). net/http hides that.
+			h.Set("Connection", "close")
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(r))
 		next.ServeHTTP(w, r)
 	})

@@ -20,18 +20,6 @@ const (
 	backupPace  = time.Minute
 )
 
-// socketOnly lets peers of the control socket through: whoever may open it could read
-// the data file too.
-func socketOnly(next http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.RemoteAddr != "" && r.RemoteAddr != "@" {
-			writeText(w, http.StatusForbidden, "only peers of the control socket may do this")
-			return
-		}
-		next(w, r)
-	})
-}
-
 // backup answers with a copy of the data file as of the last commit.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)

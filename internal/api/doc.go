@@ -6,7 +6,8 @@
 //	GET  /search                      q, cursor: what was found, as a page
 //	GET  /sensors/{id}, /sensors?id=  one sensor, as a page
 //	GET  /metrics  /config  /-/healthy  /-/ready
-//	POST /-/reload                    (or PUT) loopback and unix-socket peers only
+//	POST /-/reload                    (or PUT) loopback and control-socket peers only
+//	GET  /-/backup  /debug/pprof/...  control-socket peers only
 //	GET  /api/v1/status               planner.Status, and what the store lacks
 //	GET  /api/v1/plan                 limit, cursor
 //	GET  /api/v1/search               q (package search), limit, cursor
@@ -61,6 +62,10 @@
 // Descriptions, answers and errors come from sensors, that is from anybody: pages escape
 // them by context (html/template), show what is not printable by its number and never make a
 // link of them; bodies are served with their own media type, never as HTML.
+// Who comes over the control socket is told by Control, not by an address: clients of any
+// unix socket have none. A page of another origin can make a browser send no more than GET
+// and HEAD (http.CrossOriginProtection). Passwords and TLS are put around the handler.
+//
 // Nothing here dials a sensor or an address that a sensor sent. A proxy on the
 // same host makes all its clients loopback peers: it must keep /-/reload to
 // itself.

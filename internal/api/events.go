@@ -34,7 +34,7 @@ func (s *server) listed(f func(*http.Request) (*queryDocument, error)) http.Hand
 			if err == nil && d.next != "" {
 				q := r.URL.Query()
 				q.Set("nextPageToken", d.next)
-				w.Header().Set("Link", "<"+r.URL.EscapedPath()+"?"+q.Encode()+`>; rel="next"`)
+				w.Header().Set("Link", "<"+s.prefix+r.URL.EscapedPath()+"?"+q.Encode()+`>; rel="next"`)
 			}
 			return d, err
 		})(w, r)
@@ -44,7 +44,7 @@ func (s *server) listed(f func(*http.Request) (*queryDocument, error)) http.Hand
 // visible is what the asker may see; nil is all. Who may use the control socket may read
 // the data file too.
 func (s *server) visible(r *http.Request) (func(source string) bool, error) {
-	if isSocket(r.RemoteAddr) {
+	if overControl(r) {
 		return nil, nil
 	}
 	reader, err := s.o.Gate().Reader(bearer(r))

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -242,11 +243,32 @@ func (d *daemon) store(id string, at time.Time, body []byte, format int) string 
 	return o.Hash
 }
 
+// Peers without an address: those of the control socket and those of another unix socket.
+const (
+	control     = "@"
+	otherSocket = "@ another"
+)
+
+// from makes a request one of a peer, as net/http does.
+func from(peer string, r *http.Request) *http.Request {
+	ctx := r.Context()
+	if r.URL.Query().Has("seconds") { // a profile lasts until its client hangs up
+		var hangUp context.CancelFunc
+		ctx, hangUp = context.WithCancel(ctx)
+		hangUp()
+	}
+	if peer == control {
+		ctx = Control(ctx)
+	}
+	r = r.WithContext(ctx)
+	r.RemoteAddr, _, _ = strings.Cut(peer, " ")
+	return r
+}
+
 // request is answered without a socket.
 func (d *daemon) request(method, target, peer string, header ...string) *httptest.ResponseRecorder {
 	d.t.Helper()
-	r := httptest.NewRequest(method, target, nil)
-	r.RemoteAddr = peer
+	r := from(peer, httptest.NewRequest(method, target, nil))
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}

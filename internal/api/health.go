@@ -86,29 +86,40 @@ func (s *server) reload(w http.ResponseWriter, r *http.Request) {
 	writeText(w, http.StatusOK, "reloaded")
 }
 
-// localOnly lets loopback and unix-socket peers through.
-func localOnly(next http.Handler) http.Handler {
+type controlKey struct{}
+
+// Control marks what comes over the control socket, whose mode says who may use it. An
+// address cannot tell: clients of any unix socket have none.
+func Control(ctx context.Context) context.Context {
+	return context.WithValue(ctx, controlKey{}, true)
+}
+
+// overControl tells requests over the control socket from all others.
+func overControl(r *http.Request) bool { return r.Context().Value(controlKey{}) != nil }
+
+// localOnly lets peers of the loopback interface and of the control socket through.
+func localOnly(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLocal(r.RemoteAddr) {
-			writeText(w, http.StatusForbidden, "only loopback and unix-socket peers may do this")
+		ap, err := netip.ParseAddrPort(r.RemoteAddr)
+		if !overControl(r) && (err != nil || !ap.Addr().Unmap().IsLoopback()) {
+			writeText(w, http.StatusForbidden, "only loopback and control-socket peers may do this")
 			return
 		}
-		next.ServeHTTP(w, r)
+		next(w, r)
 	})
 }
 
-// isLocal judges a peer by the address that net/http took from the connection.
-// Clients of a unix socket have no name, which Go prints as "@" or nothing.
-func isLocal(peer string) bool {
-	if isSocket(peer) {
-		return true
-	}
-	ap, err := netip.ParseAddrPort(peer)
-	return err == nil && ap.Addr().Unmap().IsLoopback()
+// controlOnly lets peers of the control socket through: whoever may use it could read the
+// data file, and the process's memory, too.
+func controlOnly(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !overControl(r) {
+			writeText(w, http.StatusForbidden, "only peers of the control socket may do this")
+			return
+		}
+		next(w, r)
+	})
 }
-
-// isSocket tells peers of the control socket from all others.
-func isSocket(peer string) bool { return peer == "" || peer == "@" }
 
 func writeText(w http.ResponseWriter, status int, line string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -57,9 +55,9 @@ type App struct {
 	client   *coapclient.Client
 	crawler  *crawler.Crawler
 	registry *prometheus.Registry
-	server   *http.Server
-	tcp      net.Listener
-	unix     net.Listener
+	doors    []door
+	public   net.Addr                    // of the first door that is not the control socket
+	scheme   string                      // of it
 	reload   sync.Mutex                  // one reload at a time; guards o.Patterns and tried
 	tried    [sha256.Size]byte           // fingerprint of the lists that were read last, well or not
 	flagged  bool                        // o.Patterns are not the configuration's
@@ -187,67 +185,6 @@ func newClient(
 	})
 }
 
-// listen opens the HTTP port and the control socket beside the data file.
-func (a *App) listen() error {
-	handler := a.handler()
-	a.server = &http.Server{Handler: handler, ReadHeaderTimeout: 3 * time.Second,
-		ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(a.o.Log)}
-	var err error
-	if a.tcp, err = net.Listen("tcp", a.o.Config.Web.Listen); err != nil {
-		return fmt.Errorf("web.listen: %w; is another crawld running, or choose another port", err)
-	}
-	a.defers("http port", ignoreClosed(a.tcp.Close))
-	path := SocketPath(a.o.Config.Data)
-	if len(path) > maxSocketPath {
-		return fmt.Errorf("control socket %s: the path has %d bytes, a socket's may have %d; "+
-			"choose a shorter data path", path, len(path), maxSocketPath)
-	}
-	if err := removeStale(path); err != nil {
-		return err
-	}
-	if a.unix, err = net.Listen("unix", path); err != nil {
-		return fmt.Errorf("control socket: %w", err)
-	}
-	a.defers("control socket", ignoreClosed(a.unix.Close))
-	if err := os.Chmod(path, 0o600); err != nil {
-		return fmt.Errorf("control socket: %w", err)
-	}
-	return nil
-}
-
-func ignoreClosed(close func() error) func() error {
-	return func() error {
-		if err := close(); !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		return nil
-	}
-}
-
-// maxSocketPath is what fits into a sockaddr_un on every system.
-const maxSocketPath = 103
-
-// SocketPath is the control socket of a daemon with that data file.
-func SocketPath(data string) string { return filepath.Join(filepath.Dir(data), "crawld.sock") }
-
-// removeStale removes the socket of a daemon that was killed. The database's
-// lock, taken before, says that no other daemon has this data file.
-func removeStale(path string) error {
-	conn, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
-		conn.Close()
-		return fmt.Errorf("control socket %s: another crawld answers on it", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("control socket: %w", err)
-	}
-	return nil
-}
-
-// Addr is the HTTP port's address.
-func (a *App) Addr() net.Addr { return a.tcp.Addr() }
-
 // Crawler is for those who watch the daemon from inside the process.
 func (a *App) Crawler() *crawler.Crawler { return a.crawler }
 
@@ -256,9 +193,9 @@ func (a *App) Crawler() *crawler.Crawler { return a.crawler }
 func (a *App) Run(ctx context.Context) error {
 	defer a.close()
 	serving, ctx := errgroup.WithContext(ctx)
-	for _, l := range []net.Listener{a.tcp, a.unix} {
+	for _, d := range a.doors {
 		serving.Go(func() error {
-			if err := a.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			if err := d.serve(); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("http: %w", err)
 			}
 			return nil
@@ -279,12 +216,7 @@ func (a *App) Run(ctx context.Context) error {
 	serving.Go(func() error {
 		<-ctx.Done()
 		a.o.Notify("STOPPING=1")
-		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if err := a.server.Shutdown(bound); err != nil {
-			return a.server.Close()
-		}
-		return nil
+		return a.shutDoors(ctx)
 	})
 	crawling := a.crawler.Run(ctx)
 	return errors.Join(crawling, serving.Wait())
@@ -307,7 +239,7 @@ func (a *App) handler() http.Handler {
 	return api.New(api.Options{Repo: a.repo, Do: a.crawler.Do, Reload: a.Reload,
 		Config: a.o.Config.YAML, Fleet: a.fleet.Load, Expires: a.expires, Gate: a.gate.Load,
 		Gatherer: a.registry, Metrics: a.registry, Version: a.o.Version, Log: a.o.Log,
-		Ready: func() bool {
+		External: a.o.Config.Web.External(), Ready: func() bool {
 			select {
 			case <-a.crawler.Ready():
 				return true

@@ -33,7 +33,7 @@ func options(t *testing.T, uris ...string) Options {
 	list := filepath.Join(dir, "list.txt")
 	write(t, list, uris...)
 	c := config.Default()
-	c.Data, c.Web.Listen = filepath.Join(dir, "crawld.db"), "127.0.0.1:0"
+	c.Data, c.Web.Listen = filepath.Join(dir, "crawld.db"), []string{"127.0.0.1:0"}
 	c.Planner.Range = 5 * time.Second
 	c.Polling.Bootstrap, c.Polling.MinGap, c.Polling.MaxGap = time.Second, 50*time.Millisecond, 2*time.Second
 	return Options{Config: c, Patterns: []string{list}, Log: zap.NewNop(), Level: zap.NewAtomicLevel()}
@@ -246,7 +246,7 @@ func TestNewFailsCleanly(t *testing.T) {
 	}
 	defer taken.Close()
 	o := options(t, "coap://192.0.2.1/")
-	o.Config.Web.Listen = taken.Addr().String()
+	o.Config.Web.Listen = []string{taken.Addr().String()}
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "web.listen") {
 		t.Fatalf("port taken: %v", err)
 	}
@@ -255,7 +255,7 @@ func TestNewFailsCleanly(t *testing.T) {
 		t.Fatalf("the database stayed locked: %v", err)
 	}
 	defer repo.Close()
-	o.Config.Web.Listen = "127.0.0.1:0"
+	o.Config.Web.Listen = []string{"127.0.0.1:0"}
 	if _, err := New(o); !errors.Is(err, repository.ErrLocked) {
 		t.Errorf("database in use: %v", err)
 	}

@@ -24,7 +24,7 @@ func (a *App) announce(ctx context.Context) {
 		return
 	}
 	a.o.Log.Info("ready", zap.Stringer("http", a.Addr()), zap.String("data", a.o.Config.Data))
-	a.o.Notify("READY=1\nSTATUS=first plan runs, serving http://" + a.Addr().String())
+	a.o.Notify("READY=1\nSTATUS=first plan runs, serving " + a.scheme + "://" + a.Addr().String())
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every == 0 {
 		every = 2 * time.Minute // no watchdog: only STATUS

@@ -181,7 +181,7 @@ func TestHostileBlocks(t *testing.T) {
 			t.Parallel()
 			s := newSensor(t, x.script)
 			v := visitTo(s.uri())
-			v.AckTimeout = time.Second // loopback loses nothing
+			v.AckTimeout = 10 * time.Second // loopback loses nothing
 			out := fetch(t, c, v)
 			is(t, out, visit.Failed, x.reason, true)
 			if out.DatagramsSent > x.sent || out.Body != nil || out.Hash != "" {
@@ -203,7 +203,7 @@ func TestStuckConfirmable(t *testing.T) {
 			make([]byte, 64)))
 	}, func(s *sensor) { s.acks = true })
 	v := visitTo(s.uri())
-	v.AckTimeout = time.Second
+	v.AckTimeout = 10 * time.Second
 	out := fetch(t, newClient(t, Options{}), v)
 	is(t, out, visit.Failed, ReasonLimit, true)
 	if out.DatagramsSent > 70 || out.Blocks != 1 {
@@ -268,7 +268,7 @@ func TestNoETag(t *testing.T) {
 		})
 		c := newClient(t, Options{})
 		v := visitTo(s.uri())
-		v.Known, v.AckTimeout = x.known, time.Second
+		v.Known, v.AckTimeout = x.known, 10*time.Second
 		out := fetch(t, c, v)
 		described(t, out, string(x.want))
 		if len(s.received()) != x.requests {
@@ -293,7 +293,7 @@ func TestLargeDatagrams(t *testing.T) {
 		body := bodyOf(x.size, 0)
 		s := newSensor(t, func(s *sensor, q query) { s.piggyback(q, content, body, linkFormat) })
 		v := visitTo(s.uri())
-		v.AckTimeout = time.Second
+		v.AckTimeout = 10 * time.Second
 		out := fetch(t, newClient(t, Options{Limits: Limits{Body: x.limit}}), v)
 		if x.result == visit.Failed {
 			is(t, out, visit.Failed, ReasonLimit, true)
@@ -348,7 +348,7 @@ func TestTruncatedAndGarbage(t *testing.T) {
 	})
 	c := newClient(t, Options{})
 	v := visitTo(s.uri())
-	v.AckTimeout = time.Second
+	v.AckTimeout = 10 * time.Second
 	out := fetch(t, c, v)
 	if out.DatagramsSent != 1 {
 		t.Errorf("%d datagrams sent", out.DatagramsSent)

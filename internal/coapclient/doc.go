@@ -55,4 +55,5 @@ const (
 	ReasonTransport = "transport"         // scheme or address we do not speak
 	ReasonAuth      = "authentication"    // no trust: wrong key, certificate or identity
 	ReasonClosed    = "closed"            // the sensor ended the connection
+	ReasonExhausted = "exhausted"         // no descriptor or memory left here to ask with
 )

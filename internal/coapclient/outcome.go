@@ -82,6 +82,8 @@ func (f *failure) result(out visit.Outcome) visit.Result {
 		if f.code>>5 != 2 {
 			return visit.Refused
 		}
+	case ReasonExhausted: // before anything was sent
+		return visit.Missed
 	case ReasonICMP, ReasonTimeout, ReasonDeadline, ReasonCancelled:
 		switch {
 		case out.Contact:

@@ -61,7 +61,9 @@ func parseTarget(uri string) (target, *failure) {
 	}
 	if t.addr, err = netip.ParseAddr(t.host); err != nil {
 		t.named = true
-	} else if t.addr, err = zoned(t.addr.Unmap()); err != nil {
+	} else if t.addr, err = zoned(t.addr.Unmap()); exhausted(err) {
+		return t, failf(ReasonExhausted, "uri %q: %v", uri, err)
+	} else if err != nil {
 		return t, failf(ReasonNetwork, "uri %q: %v", uri, err)
 	}
 	t.path, err = unescape(strings.TrimPrefix(u.EscapedPath(), "/"), "/")

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -38,12 +41,40 @@ func (c *Client) resolve(
 	defer cancel()
 	addrs, err := c.opts.Resolver.LookupNetIP(ctx, "ip", t.host)
 	if err != nil {
+		if why := withoutDescriptor(err); exhausted(why) {
+			f := failf(ReasonExhausted, "resolve %q: %v", t.host, why)
+			return netip.AddrPort{}, f
+		}
 		if ctx.Err() != nil {
 			return netip.AddrPort{}, stopped(ctx)
 		}
 		return netip.AddrPort{}, failf(ReasonResolve, "resolve %q: %v", t.host, err)
 	}
 	return c.choose(t, addrs)
+}
+
+// exhausted tells errors that say something of this machine and nothing of the sensor: it is
+// as if its turn had not come.
+func exhausted(err error) bool {
+	for _, e := range []syscall.Errno{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS,
+	} {
+		// A net.DNSError keeps the text of its cause only.
+		if errors.Is(err, e) || err != nil && strings.HasSuffix(err.Error(), e.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutDescriptor is why a lookup may have failed although its error does not say so: who
+// cannot open the table of hosts finds no host.
+func withoutDescriptor(lookup error) error {
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	return errors.Join(lookup, f.Close())
 }
 
 // choose takes the first address that is allowed and has a socket.

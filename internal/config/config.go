@@ -102,11 +102,6 @@ type Store struct {
 	Ballast int // bytes kept free for the moment when the disk is full; 0 = none
 }
 
-// Web is the HTTP side.
-type Web struct {
-	Listen string // host:port; the host may be empty, the port 0
-}
-
 // Networks bounds what names may resolve to. An address listed literally is
 // allowed as listed.
 type Networks struct {
@@ -145,7 +140,7 @@ func Default() Config {
 			PollsPerPublication: 1.15, SD: SDFolded, PublishTimes: PublishAuto,
 		},
 		Store:     Store{Ballast: 64 << 20},
-		Web:       Web{Listen: "127.0.0.1:9683"},
+		Web:       Web{Listen: []string{"127.0.0.1:9683"}},
 		Directory: Directory{DefaultLifetime: defaultLifetime},
 		Limits: Limits{
 			Body: 64 << 10, Blocks: 1024, BlockMin: 64, Progress: 10 * time.Second,

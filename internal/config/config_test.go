@@ -48,7 +48,8 @@ func TestReferenceConfigHasEveryKey(t *testing.T) {
 	if err := d.err(); err != nil {
 		t.Fatal(err)
 	}
-	keys := []string{"web.listen", "networks.allow", "networks.deny", "log.level", "log.format"}
+	keys := []string{"web.listen", "web.config_file", "web.systemd_socket", "web.external_url",
+		"web.route_prefix", "networks.allow", "networks.deny", "log.level", "log.format"}
 	for prefix, f := range map[string]fields{"": c.fields(), "planner.": c.Planner.fields(),
 		"polling.": pollingFields(&c.Polling), "limits.": c.Limits.fields(),
 		"directory.": c.Directory.fields(), "store.": c.Store.fields()} {
@@ -81,7 +82,8 @@ publishers:
 - {kid: a, key_file: k.jwk, token_file: /t, sources: [{id: s, address: "x:", type: t}]}
 readers: [{token_file: r, sources: [s, "u:v"]}, {token_file: q, sources: ["*"]}]
 store: {max_size: 2GiB, ballast: 0B}
-web: {listen: ":0"}
+web: {listen: [":0", "[::1]:1"], config_file: web.yaml, systemd_socket: true,
+  external_url: "https://h.example/c", route_prefix: /}
 directory: {listen: ["[::]:5683", "10.0.0.1:61616"], default_lifetime: 1h, networks: [fd00::/8]}
 networks: {allow: [10.0.0.0/8], deny: ["2001:db8::/32"]}
 limits: {body: 1MiB, blocks: 7, block_min: 16, progress: 3s, per_host: 1, per_subnet: 2}
@@ -110,7 +112,8 @@ log:
 		Readers: []Reader{{TokenFile: "/etc/c[1]/r", Sources: []string{"s", "u:v"}},
 			{TokenFile: "/etc/c[1]/q", All: true}},
 		Store: Store{MaxSize: 2 << 30}, // of no ballast
-		Web:   Web{":0"},
+		Web: Web{Listen: []string{":0", "[::1]:1"}, ConfigFile: "/etc/c[1]/web.yaml", SystemdSocket: true,
+			ExternalURL: "https://h.example/c", RoutePrefix: "/"},
 		Directory: Directory{[]string{"[::]:5683", "10.0.0.1:61616"}, time.Hour,
 			[]netip.Prefix{netip.MustParsePrefix("fd00::/8")}},
 		Networks: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
@@ -253,9 +256,11 @@ func drawConfig(t *rapid.T) Config {
 	for i := range rapid.IntRange(0, 3).Draw(t, "credentials") {
 		c.SensorCredentials = append(c.SensorCredentials, drawCredential(t, i))
 	}
-	c.Web.Listen = "[::1]:8080"
+	c.Web = Web{Listen: []string{"[::1]:8080", ":0"}[:rapid.IntRange(1, 2).Draw(t, "listen")],
+		ConfigFile:    rapid.SampledFrom([]string{"", "/web.yaml"}).Draw(t, "web config"),
+		SystemdSocket: rapid.Bool().Draw(t, "socket"), ExternalURL: "http://h/x/", RoutePrefix: "y"}
 	if rapid.Bool().Draw(t, "directory") {
-		c.Directory = Directory{[]string{":0", "h:1"}[:rapid.IntRange(1, 2).Draw(t, "listen")],
+		c.Directory = Directory{[]string{":0", "h:1"}[:rapid.IntRange(1, 2).Draw(t, "doors")],
 			time.Duration(rapid.IntRange(1, 366*86400).Draw(t, "lifetime")) * time.Second,
 			[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	}
@@ -299,9 +304,10 @@ func TestYAMLRoundTripCatchesALostLine(t *testing.T) {
 	c.Readers = []Reader{{TokenFile: "/r", All: true}}
 	c.SensorCredentials = []SensorCredential{{ID: "x", PSKIdentity: "i", PSKKeyFile: "/k"}}
 	c.Store = Store{1 << 30, 5 << 20}
-	c.Web.Listen = ":1"
 	c.Directory = Directory{[]string{":5683"}, time.Hour,
 		[]netip.Prefix{netip.MustParsePrefix("::/0")}}
+	c.Web = Web{Listen: []string{":1"}, ConfigFile: "/w", SystemdSocket: true, ExternalURL: "http://h",
+		RoutePrefix: "/r"}
 	any4 := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	c.Networks, c.Limits = Networks{any4, any4}, Limits{1024, 2, 16, time.Second, 3, 4}
 	c.Log = Log{"warn", "json"}

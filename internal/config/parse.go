@@ -82,7 +82,7 @@ func (c *Config) fields() fields {
 		"readers":      c.readers,
 		"credentials":  c.sensorCredentials,
 		"store":        func(v value) { v.mapping(c.Store.fields()) },
-		"web":          func(v value) { v.mapping(fields{"listen": c.Web.listen}) },
+		"web":          func(v value) { v.mapping(c.webFields()) },
 		"directory":    func(v value) { v.mapping(c.Directory.fields()) },
 		"networks": func(v value) {
 			v.mapping(fields{"allow": prefixes(&c.Networks.Allow), "deny": prefixes(&c.Networks.Deny)})
@@ -243,8 +243,6 @@ func (p *Planner) check(d *decoder) {
 	d.require(p.GuardAuto || p.Guard < p.Range, []string{"planner.guard", "planner.range"},
 		"the guard %s leaves nothing of the range %s; shorten the guard", show(p.Guard), show(p.Range))
 }
-
-func (w *Web) listen(v value) { v.hostPort(&w.Listen, "host:port such as 127.0.0.1:9683") }
 
 // hostPort reads an address to listen on.
 func (v value) hostPort(dst *string, want string) bool {

@@ -37,7 +37,10 @@ func (c *Config) YAML() string {
 	line("publishers: [%s]\nreaders: [%s]", join(c.Publishers, Publisher.text),
 		join(c.Readers, Reader.text))
 	line("store:\n  max_size: %s\n  ballast: %s", c.Store.maxSizeText(), formatSize(c.Store.Ballast))
-	line("web:\n  listen: %s", quote(c.Web.Listen))
+	w := c.Web
+	line("web:\n  listen: [%s]\n  config_file: %s\n  systemd_socket: %t\n  external_url: %s",
+		join(w.Listen, quote), quote(w.ConfigFile), w.SystemdSocket, quote(w.ExternalURL))
+	line("  route_prefix: %s", quote(w.RoutePrefix))
 	line("%s", c.Directory.text())
 	line("networks:\n  allow: [%s]\n  deny: [%s]",
 		join(c.Networks.Allow, quotePrefix), join(c.Networks.Deny, quotePrefix))

@@ -100,7 +100,9 @@ func (p *Planner) takeOver(now time.Time) {
 			continue
 		}
 		at := p.instants(sp)
-		if s.gen != a.gen || (!p.asAssumed(s, a) || !p.keeps(s, at)) && p.par.Algorithm == nil {
+		// A plan that comes late may find the sensor visited at the old prices already.
+		held := s.rec.Used == 0 && p.asAssumed(s, a) && p.keeps(s, at)
+		if s.gen != a.gen || !held && p.par.Algorithm == nil {
 			p.replan(s, now)
 			continue
 		}
@@ -200,7 +202,7 @@ func (p *Planner) replan(s *sensor, now time.Time) {
 	}
 	s.rec.Planned = s.rec.Rate.Mean()
 	before := len(s.rec.Instants)
-	p.takePlan(s, sp)
+	p.takePlan(s, sp, from)
 	p.exchanged(len(s.rec.Instants) - before)
 	p.balance(now)
 }

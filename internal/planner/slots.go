@@ -23,15 +23,16 @@ func (l slots) move(old, now []time.Time) {
 
 // spread moves the instants of a sensor that was planned alone out of full seconds:
 // each to the end of the nearest earlier second of its window that has room. Where
-// there is none it stays, and the crawler's pace decides. The fleet's plan has been
-// spread by the scheduler.
-func (p *Planner) spread(s *sensor, at []time.Time) []time.Time {
+// there is none it stays, and the crawler's pace decides. None is moved before the instant
+// from which the sensor was planned: it would be due at once, again. The fleet's plan has
+// been spread by the scheduler.
+func (p *Planner) spread(s *sensor, at []time.Time, from time.Time) []time.Time {
 	if p.load == nil {
 		return at
 	}
 	p.load.move(s.rec.Instants, nil)
 	for k := range at {
-		first := p.rec.Range
+		first := later(p.rec.Range, from)
 		if k > 0 {
 			first = at[k-1].Add(p.par.Tick)
 		}

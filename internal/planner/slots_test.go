@@ -37,14 +37,18 @@ func TestSlotsAgainstRecount(t *testing.T) {
 					}
 				}
 			}
+			from := start
+			if len(want) > 0 {
+				from = want[0].Add(-time.Duration(rng.IntN(40)) * 100 * time.Millisecond)
+			}
 			asked := append([]time.Time(nil), want...)
-			p.setInstants(s, p.spread(s, want))
+			p.setInstants(s, p.spread(s, want, from))
 			for k, at := range s.rec.Instants {
 				w, _ := plan.Window(asked[k])
 				if at.Before(w.Start) || at.After(asked[k]) {
 					t.Fatalf("seed %d: %v moved to %v, window %v", seed, asked[k], at, w)
 				}
-				expect := nearestRoom(asked[k], w.Start, others, 2)
+				expect := nearestRoom(asked[k], later(w.Start, from), others, 2)
 				if !at.Equal(expect) {
 					t.Fatalf("seed %d: %v moved to %v, want %v", seed, asked[k], at, expect)
 				}

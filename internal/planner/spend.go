@@ -29,11 +29,12 @@ func (p *Planner) balance(now time.Time) {
 		p.dropped++
 		p.drift.crawls++
 		want := len(s.rec.Instants) - 1
-		sp, err := scheduler.Count(p.running(), p.demandFrom(s, p.earliest(s, now)), want)
+		from := p.earliest(s, now)
+		sp, err := scheduler.Count(p.running(), p.demandFrom(s, from), want)
 		if want == 0 || err != nil || len(sp.Ticks) > want {
 			p.setInstants(s, s.rec.Instants[:want])
 		} else {
-			p.takePlan(s, sp)
+			p.takePlan(s, sp, from)
 		}
 		p.schedule(s, now)
 	}
@@ -80,16 +81,16 @@ func (p *Planner) oneMore(s *sensor, now time.Time) bool {
 	if err != nil || len(sp.Ticks) != want || sp.Lose <= 0 {
 		return false
 	}
-	p.takePlan(s, sp)
+	p.takePlan(s, sp, from)
 	p.schedule(s, now)
 	return true
 }
 
-// takePlan makes a plan of the rest of the range the sensor's own.
-func (p *Planner) takePlan(s *sensor, sp scheduler.SensorPlan) {
+// takePlan makes a plan of the rest of the range, from an instant on, the sensor's own.
+func (p *Planner) takePlan(s *sensor, sp scheduler.SensorPlan, from time.Time) {
 	s.rec.Version = p.rec.Version
 	s.rec.Lose, s.rec.Gain, s.rec.PlanGuard = sp.Lose, sp.Gain, p.par.guard(s.rec, s.edge)
-	p.setInstants(s, p.spread(s, p.instants(sp)))
+	p.setInstants(s, p.spread(s, p.instants(sp), from))
 }
 
 // setInstants replaces what is still planned for the sensor and keeps the sums.
