@@ -99,10 +99,10 @@ func (l *Learner) Next(now time.Time, stretch float64) (time.Time, string) {
 	at, why, ms := s.Due, s.Why, now.UnixMilli()
 	if stretch > 1 {
 		gap := min(float64(max(at-s.Last, 0))*stretch, float64(farAway))
-		at, why = l.choose(l.belief(), max(ms, s.Last+int64(gap)-1))
+		at, why = l.later(max(ms, s.Last+int64(gap)-1))
 	}
 	if at <= ms {
-		at, why = l.choose(l.belief(), ms)
+		at, why = l.later(ms)
 	}
 	next := time.UnixMilli(max(at, ms+1))
 	longest := float64(max(s.Limits.MaxGap, longestWait.Milliseconds())) * stretch
@@ -110,6 +110,27 @@ func (l *Learner) Next(now time.Time, stretch float64) (time.Time, string) {
 		next = latest
 	}
 	return next.UTC(), why
+}
+
+// later is the next probe after now where the one that was planned does not suit. A claim
+// needs no new belief for that: the same look some periods later tells as much.
+func (l *Learner) later(now int64) (int64, string) {
+	s := &l.s
+	switch s.Stage {
+	case stageClaimed:
+		cycle := s.Claimed.cycle()
+		at, from := seconds(s.Due-s.Claimed.Ref), seconds(s.earliest(now)-s.Claimed.Ref)
+		if from > at {
+			at += math.Ceil((from-at)/cycle) * cycle
+		}
+		return s.Claimed.Ref + int64(math.Ceil(at*1000)), s.Why
+	case stagePeriod, stageValidate:
+		return l.choose(l.belief(), now)
+	}
+	if e, ok := s.evidence(); ok {
+		return l.choose(&belief{evidence: e}, now)
+	}
+	return l.choose(nil, now)
 }
 
 // longestWait is for a window of a weekly period.
@@ -153,13 +174,25 @@ func (s *learnerState) expected(at int64, awake, probe bool) bool {
 	case s.Claimed.Always:
 		return awake
 	}
-	return !probe && s.Claimed.agrees(seconds(at-s.Claimed.Ref), awake)
+	t := seconds(at - s.Claimed.Ref)
+	if !probe {
+		return s.Claimed.agrees(t, awake)
+	}
+	s.Upkeep++
+	return s.Upkeep < together && !s.Claimed.agrees(t, !awake)
 }
+
+// together is how many probes of a claim are weighed at once: each alone moves its edges by
+// little. One that contradicts the claim is weighed at once.
+const together = 4
 
 // wait plans the next probe without weighing anything.
 func (l *Learner) wait() {
 	s := &l.s
 	if from := s.earliest(max(s.End, s.Last)); s.Stage == stageClaimed {
+		if s.Due <= s.Spent {
+			s.Due, s.Why = s.upkeep(from)
+		}
 		s.Due = max(s.Due, from)
 	} else {
 		s.Due, s.Why = l.choose(nil, max(s.End, s.Last))
@@ -178,7 +211,7 @@ func (l *Learner) learn(awake bool) {
 		l.plan(&belief{evidence: e}) // a silence more brings no second window
 		return
 	}
-	s.Weighed = s.Contacts
+	s.Weighed, s.Upkeep = s.Contacts, 0
 	b := &bench{}
 	switch {
 	case s.claimedPeriod() > 0:

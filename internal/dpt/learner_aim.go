@@ -23,6 +23,7 @@ type aim struct {
 	gain float64 // bits
 	what string
 	p    float64 // chance of being awake
+	tol  float64 // s to which an edge has to be known; 0 = no edge
 }
 
 // disagreement is the probe that is expected to tell most about period and edges: of
@@ -39,12 +40,16 @@ func (s *learnerState) disagreement(b *belief, from int64) (int64, string) {
 	if !b.settled() {
 		best = smallGain
 	}
+	slices.SortStableFunc(aims, func(a, c aim) int { return cmp.Compare(c.gain, a.gain) })
 	for _, a := range aims {
-		best = max(best, a.gain)
+		if a.gain <= best || !b.sees(a) {
+			best = max(best, a.gain)
+			break
+		}
 	}
 	slices.SortStableFunc(aims, func(a, c aim) int { return cmp.Compare(a.at, c.at) })
 	for _, a := range aims {
-		if a.gain < goodGain*best {
+		if a.gain < goodGain*best || b.sees(a) {
 			continue
 		}
 		if b.mass > sure && a.at > fresh+b.period/4 && !s.tried(b) {
@@ -66,6 +71,9 @@ func (s *learnerState) freshWindow(b *belief, from float64) (at float64, why str
 	m := b.rhythm(f)
 	hits, misses := b.fresh(f, seconds(max(s.Settled, s.Revoked)-b.ref))
 	mid := (m.start + m.end) / 2
+	if at, ok := b.dayOff(m, from); ok {
+		return at, "middle of a window that may be left out"
+	}
 	k := math.Ceil((from - mid) / m.period)
 	if m.period < day/4 {
 		k += math.Floor(tested(m.period) / m.period / claimHits)
@@ -96,6 +104,23 @@ func (s *learnerState) freshWindow(b *belief, from float64) (at float64, why str
 	return at, fmt.Sprintf("middle of a window, %d met, %d missed", hits, misses)
 }
 
+// dayOff is the next look in the middle half of a window of a day that seems to have none but
+// has not been looked at often enough.
+func (b *belief) dayOff(m rhythm, from float64) (float64, bool) {
+	if !m.top.daily {
+		return 0, false
+	}
+	mid, width := (m.start+m.end)/2, m.end-m.start
+	k := math.Ceil((from - mid - width/5) / m.period)
+	for range 7 {
+		if m.top.on[mod7(k)] < 0.5 && !b.off(m.top, mod7(k)) {
+			return max(mid+k*m.period, from+width/64), true
+		}
+		k++
+	}
+	return 0, false
+}
+
 // aims are the edges and the middles of the windows of the heaviest periods, at several
 // strides, with what a look there would tell.
 func (b *belief) aims(from float64) []aim {
@@ -117,16 +142,22 @@ func (b *belief) aims(from float64) []aim {
 				if late := from + (m.end-m.start)/16; i == 1 && t < late && m.top.core(late) {
 					t = late // a second look at the same window
 				}
-				if t < from || i != 1 && (!m.top.sureDay(first+k) || b.known(t, b.tolerance(k)*width)) {
+				if t < from || i != 1 && !m.top.sureDay(first+k) {
 					continue
 				}
-				p := b.awake(t)
-				aims = append(aims, aim{t, b.gain(p), [...]string{"start", "middle", "end"}[i], p})
+				p, tol := b.awake(t), 0.0
+				if i != 1 {
+					tol = b.tolerance(k) * width
+				}
+				aims = append(aims, aim{t, b.gain(p), [...]string{"start", "middle", "end"}[i], p, tol})
 			}
 		}
 	}
 	return aims
 }
+
+// sees reports whether an aim is an edge that is known well enough.
+func (b *belief) sees(a aim) bool { return a.tol > 0 && b.known(a.at, a.tol) }
 
 // A rhythm is what the fits of nearly the same period have in common: the means of their
 // windows and periods.

@@ -39,6 +39,20 @@ func (c *claimState) check() error {
 	return nil
 }
 
+// cycle is the time after which the claimed plan repeats itself, s.
+func (c *claimState) cycle() float64 {
+	if c.masked() {
+		return 7 * c.Period
+	}
+	return c.Period
+}
+
+// masked reports whether the sensor leaves out days of the week.
+func (c *claimState) masked() bool { return c.Daily && c.On != everyDay }
+
+// everyDay is the mask of a sensor that leaves out no day.
+var everyDay = [7]bool{true, true, true, true, true, true, true}
+
 // agrees reports whether a look at t, s after Ref, is what the claim says, well away from
 // the edges of its windows.
 func (c *claimState) agrees(t float64, awake bool) bool {
@@ -71,10 +85,13 @@ func (s *learnerState) judge(b *belief) {
 		s.Base = s.Probes
 	}
 	now := s.Last
-	if !b.periodic() {
-		if s.claimedPeriod() == 0 && b.alwaysAwake(s) {
+	if s.claimedPeriod() == 0 && (!b.periodic() || s.Poor || !b.settled()) {
+		if b.alwaysAwake() {
 			s.claim(claimState{Always: true, Ref: b.ref, Confidence: b.answeredShare()}, now)
 		}
+		return
+	}
+	if !b.periodic() {
 		return
 	}
 	if s.Claimed != nil && s.Claimed.Always {
@@ -151,14 +168,39 @@ func (b *belief) sharpEdges() bool {
 		b.known(f.end+ahead*f.Period, claimDrift*width)
 }
 
+// What a day needs to be taken for one without a window.
+const (
+	offLooks = 2    // unanswered looks in the middle of windows
+	offLost  = 1e-3 // chance that all of them, and those of a day off beside it, were lost
+)
+
 // allDays reports whether it is known of every weekday whether the sensor wakes.
 func (b *belief) allDays(f *fit) bool {
-	for _, on := range f.on {
-		if f.daily && on > 0.1 && on < 0.9 {
+	for c, on := range f.on {
+		if f.daily && (on > 0.1 && on < 0.9 || on <= 0.1 && !b.off(f, c)) {
 			return false
 		}
 	}
 	return true
+}
+
+// off reports whether it is beyond doubt that the sensor leaves out the days c. Two days in
+// a row, such as weekends, speak for each other.
+func (b *belief) off(f *fit, c int) bool {
+	silent := [7]float64{}
+	for _, l := range b.looks {
+		if !l.awake && f.core(l.at) {
+			silent[mod7(f.cycle(l.at))] += l.trust
+		}
+	}
+	both := 0.0
+	for _, d := range []int{(c + 1) % 7, (c + 6) % 7} {
+		if f.on[d] < 0.5 {
+			both = max(both, silent[d])
+		}
+	}
+	return silent[c] > offLooks-0.5 &&
+		(silent[c]+both)*math.Log(max(b.loss, initialLoss)) < math.Log(offLost)+0.5
 }
 
 // fresh counts the windows that were looked at in their middle half after t: those with
@@ -190,16 +232,50 @@ func tested(period float64) float64 { return min(ahead*period, 4*day) }
 // span is the time between the oldest and the newest contact.
 func (b *belief) span() float64 { return -b.oldest }
 
-// alwaysAwake reports whether the sensor was awake for more than a day without a break.
-func (b *belief) alwaysAwake(s *learnerState) bool {
-	run, longest := 0, 0
-	for _, l := range b.looks {
-		if run++; l.awake || l.at < b.oldest {
-			run = 0
-		}
-		longest = max(longest, run)
+// What tells a sensor that never sleeps.
+const (
+	awakeSpan  = 1.1 * day
+	awakeShare = 0.7  // of looks answered
+	awakeLooks = 40   // looks
+	rareBreaks = 0.02 // share of silences that losses alone explain
+	soonAgain  = 60   // s after a silence: one that sleeps is likely still asleep
+	awakeOdds  = 3    // log of the odds against a sleeper that those looks have to come to
+)
+
+// The chances that a look soon after a silence is silent too, of a sensor that sleeps for
+// half a minute or more, and of one that never sleeps but loses a sixth of its answers.
+const (
+	asleepAgain = 0.6
+	lostAgain   = 1. / 6
+)
+
+// alwaysAwake reports whether the sensor was awake for more than a day: that it was silent
+// says little, as answers get lost, but if it sleeps then silences come in runs. A sleeper
+// that is silent for a few seconds at a time is not told from one that loses answers.
+func (b *belief) alwaysAwake() bool {
+	if b.span() < awakeSpan || b.answeredShare() < awakeShare {
+		return false
 	}
-	return -b.oldest > 1.1*day && s.Contacts >= 20 && longest < 3 && b.answeredShare() > 0.7
+	looks, silent, odds := 0.0, 0.0, 0.0
+	last := look{awake: true}
+	for _, l := range b.looks {
+		if l.at < b.oldest {
+			continue
+		}
+		switch again := !last.awake && l.at-last.at <= soonAgain; {
+		case again && l.awake:
+			odds += math.Log((1 - lostAgain) / (1 - asleepAgain))
+		case again:
+			odds += math.Log(lostAgain / asleepAgain)
+		case !l.awake:
+			silent++
+			fallthrough
+		default:
+			looks++
+		}
+		last = l
+	}
+	return looks >= awakeLooks && (silent <= rareBreaks*looks || odds >= awakeOdds)
 }
 
 // answeredShare is the share of answered looks since the first contact.
@@ -323,7 +399,7 @@ func (l *Learner) Claim() (Claim, bool) {
 	}
 	start := time.UnixMilli(c.Ref).UTC().Add(nanos(c.Start))
 	var err error
-	if c.Daily && c.On != [7]bool{true, true, true, true, true, true, true} {
+	if c.masked() {
 		claim.Plan, err = c.weekly(start, claim.Awake)
 		for d := range time.Saturday + 1 {
 			if c.On[(int(d-start.Weekday())+7)%7] {

@@ -31,6 +31,7 @@ type evidence struct {
 	scale   float64 // rough length of an awake window, s
 	oldest  float64 // oldest contact, s
 	chain   float64 // see farthest; 0 = not worked out
+	middle  int     // number of the first look from ref on; 0 = not worked out
 	weekday int     // UTC weekday of ref
 }
 

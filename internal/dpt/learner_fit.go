@@ -1,6 +1,7 @@
 package dpt
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -74,26 +75,49 @@ const coherence = 4
 
 // fit weighs one hypothesis. keep asks for what awake needs.
 func (e *evidence) fit(h hypothesis, b *bench, keep bool) *fit {
-	f := &fit{hypothesis: h, logw: math.Inf(-1)}
-	e.fold(h, b)
-	a, ok := e.arc(b.points)
+	f, ok := e.above(math.Inf(-1), h, b, keep)
 	if !ok {
-		return f
+		return &fit{hypothesis: h, logw: math.Inf(-1)}
+	}
+	return f
+}
+
+// mostSpread is what the marginal likelihood can exceed that of the likeliest window by, in
+// logarithms: starts and ends thin out from its contacts on, so that Z is hardly more than
+// the square of their distance.
+const mostSpread = 1
+
+// above is fit for hypotheses whose log-likelihood may be above floor; false for others.
+func (e *evidence) above(floor float64, h hypothesis, b *bench, keep bool) (*fit, bool) {
+	f := &fit{hypothesis: h, daily: math.Abs(h.Period-day) < day/200}
+	if f.daily {
+		floor = math.Inf(-1) // days without a window may explain silences
+	}
+	if floor > math.Inf(-1) && len(e.looks) > 2*aFew {
+		// Fewer looks never are less likely than all.
+		e.fold(e.nearest(), h, b)
+		if a, ok := e.arc(b.points); ok && b.alien+a.sum+mostSpread < floor {
+			return nil, false
+		}
+	}
+	e.fold(e.looks, h, b)
+	a, ok := e.arc(b.points)
+	if !ok || b.alien+a.sum+mostSpread < floor {
+		return nil, false
 	}
 	mid := a.mid(b.points, h.Period)
 	base := 0.0
-	if math.Abs(h.Period-day) < day/200 {
-		f.daily = true
+	if f.daily {
 		base = f.weekdays(e, b, mid, a.length(b.points, h.Period))
 		if a, ok = e.arc(b.points); !ok {
-			return f
+			return nil, false
 		}
 	}
 	f.integrate(b, a, e.scale, base+b.alien, keep)
 	f.likelihood = f.logw
 	f.logw += f.prior()
 	f.count(e)
-	return f
+	return f, true
 }
 
 // single weighs that all contacts were in one window, that is, that the period is
@@ -101,7 +125,7 @@ func (e *evidence) fit(h hypothesis, b *bench, keep bool) *fit {
 func (e *evidence) single(b *bench) *fit {
 	first, last := e.looks[0].at, e.looks[len(e.looks)-1].at
 	f := &fit{hypothesis: hypothesis{Period: 2*max(-first, last) + 2*week}}
-	e.fold(f.hypothesis, b)
+	e.fold(e.looks, f.hypothesis, b)
 	// The sensor is not known to sleep at all, but the circle has to be cut somewhere.
 	far := point{phase: -f.Period / 2, w: -1e-9, at: -f.Period / 2}
 	b.points = slices.Insert(b.points, 0, far)
@@ -140,15 +164,29 @@ func (e *evidence) breaks() float64 {
 	return count
 }
 
+// aFew looks refute most periods.
+const aFew = 40
+
+// nearest are the aFew looks around ref, where all periods are in phase.
+func (e *evidence) nearest() []look {
+	if e.middle == 0 {
+		e.middle, _ = slices.BinarySearchFunc(e.looks, 0, func(l look, t float64) int {
+			return cmp.Compare(l.at, t)
+		})
+	}
+	from := min(max(e.middle-aFew/2, 0), len(e.looks)-aFew)
+	return e.looks[from : from+aFew]
+}
+
 // fold puts the looks that say something about h into the bench, sorted by phase.
-func (e *evidence) fold(h hypothesis, b *bench) {
+func (e *evidence) fold(looks []look, h hypothesis, b *bench) {
 	reach := e.reach(h)
 	b.keys, b.points = b.keys[:0], b.points[:0]
-	if len(b.phases) < len(e.looks) {
-		b.phases = make([]float64, len(e.looks))
+	if len(b.phases) < len(looks) {
+		b.phases = make([]float64, 2*len(looks))
 	}
 	inverse := 1 / h.Period
-	for i, l := range e.looks {
+	for i, l := range looks {
 		if math.Abs(l.at) > reach {
 			continue
 		}
@@ -161,7 +199,7 @@ func (e *evidence) fold(h hypothesis, b *bench) {
 	slices.Sort(b.keys) // several times as fast as sorting the points
 	for _, key := range b.keys {
 		i := key & (1<<phaseShift - 1)
-		l := &e.looks[i]
+		l := &looks[i]
 		if l.awake {
 			b.alien += l.trust * logStray
 		}
@@ -178,7 +216,10 @@ func (e *evidence) reach(h hypothesis) float64 {
 }
 
 // An arc is a run of count folded looks from first on, around the circle.
-type arc struct{ first, count int }
+type arc struct {
+	first, count int
+	sum          float64
+}
 
 func (a arc) last(points []point) point { return points[(a.first+a.count-1)%len(points)] }
 
@@ -213,18 +254,18 @@ func (e *evidence) arc(points []point) (arc, bool) {
 			up, upFrom = 0, i
 		}
 		if up += p.w; up > high {
-			high, best = up, arc{upFrom, i - upFrom + 1}
+			high, best = up, arc{upFrom, i - upFrom + 1, up}
 		}
 		if down >= 0 {
 			down, downFrom = 0, i
 		}
 		if down += p.w; down < low {
-			low, worst = down, arc{downFrom, i - downFrom + 1}
+			low, worst = down, arc{downFrom, i - downFrom + 1, down}
 		}
 	}
 	n := len(points)
 	if total-low > high {
-		best = arc{(worst.first + worst.count) % n, n - worst.count}
+		best = arc{(worst.first + worst.count) % n, n - worst.count, total - low}
 	}
 	return best, n > 0 && best.count > 0 && best.count < n
 }
@@ -318,13 +359,16 @@ func (f *fit) integrate(b *bench, a arc, scale, base float64, keep bool) {
 	f.looks = looks
 	last := (lowest + a.count - 1) % n
 	width := max(looks[last]-looks[lowest], scale)
+	// A start may be far likelier than that of the likeliest window if all ends after it are
+	// as much less likely.
+	least := negligible - max(lo-slices.Min(sums), slices.Max(sums)-hi, 0)
 	for g := range n + 1 {
-		f.inLog[g], f.outLo[g] = odds(lo-sums[g]), odds(sums[g]-hi)
+		f.inLog[g], f.outLo[g] = odds(lo-sums[g], least), odds(sums[g]-hi, least)
 		from, to := f.gap(g)
-		if g <= lowest {
+		if g <= lowest && f.inLog[g] > 0 {
 			f.inLog[g] *= thinned(looks[lowest]-to, looks[lowest]-from, width)
 		}
-		if g > last {
+		if g > last && f.outLo[g] > 0 {
 			f.outLo[g] *= thinned(from-looks[last], to-looks[last], width)
 		}
 	}
@@ -347,8 +391,16 @@ func thinned(near, far, width float64) float64 {
 	return width * math.Log((width+far)/(width+near)) / (far - near)
 }
 
-// odds is exp(x) within bounds.
-func odds(x float64) float64 { return math.Exp(min(max(x, -300), 300)) }
+// negligible is the log of the share of a sum that is left out.
+const negligible = -40
+
+// odds is exp(x) within bounds, 0 below least.
+func odds(x, least float64) float64 {
+	if x < least {
+		return 0
+	}
+	return math.Exp(min(max(x, -300), 300))
+}
 
 // noEdge is the chance below which a gap is taken to have no edge.
 const noEdge = 1e-9
@@ -413,6 +465,9 @@ func (f *fit) edges() {
 	}
 	var s, e moments
 	for g := range n + 1 {
+		if f.inLog[g] == 0 && f.outLo[g] == 0 {
+			continue
+		}
 		lo, hi := f.gap(g)
 		long := hi - lo + instant
 		both := long * long / 2 * f.inLog[g] * f.outLo[g] // start and end in one gap
@@ -436,6 +491,9 @@ func (f *fit) edges() {
 func (f *fit) medians(half float64) (start, end float64) {
 	started, ended := 0.0, 0.0
 	for g := range f.inLog {
+		if f.inLog[g] == 0 && f.outLo[g] == 0 {
+			continue
+		}
 		lo, hi := f.gap(g)
 		long := hi - lo + instant
 		both := long * long / 2 * f.inLog[g] * f.outLo[g]

@@ -122,7 +122,7 @@ func TestFitAgainstEveryWindow(t *testing.T) {
 		}
 		compared++
 		want := slowFit(e, f, true)
-		if math.Abs(f.likelihood-want) > 1e-6*(1+math.Abs(want)) {
+		if math.Abs(f.likelihood-want) > 1e-5*(1+math.Abs(want)) {
 			t.Fatalf("%+v: %v, pair by pair %v", h, f.likelihood, want)
 		}
 		if math.Abs(f.likelihood-slowFit(e, f, false)) > 1e-2 {

@@ -32,9 +32,10 @@ const (
 	maxCells     = 96  // ranges of periods that are kept
 	fineCells    = 40  // ranges up to which they are made finer than they need to be
 	maxDivisor   = 160 // periods that fit into the distance of two meetings
-	maxSplits    = 1500
 	maxLeap      = 50
-	splitsAtOnce = 64
+	alike        = 0.7  // least ratio of widths of ranges that are held against each other
+	beam         = 64   // ranges of one width that are halved
+	maxSeeds     = 1500 // ranges in the distance of two meetings, about
 	maxFits      = 48   // hypotheses that decide on the next probe
 	minPeriod    = 10.  // s
 	shortLags    = 2    // distances of meetings that periods are sought in
@@ -81,7 +82,7 @@ func (e *evidence) from(t float64) *evidence {
 		c.looks[i].at -= t
 	}
 	c.oldest -= t
-	c.chain = 0
+	c.chain, c.middle = 0, 0
 	return &c
 }
 
@@ -103,9 +104,11 @@ func (e *evidence) seeds(least float64, b *bench) []hypothesis {
 // another. Each range is narrow enough for both to be in phase.
 func (e *evidence) divisions(l lag, least float64) []hypothesis {
 	var hs []hypothesis
-	for m := 1.0; m <= maxDivisor && l.most/m > least; m++ {
+	most := min(maxDivisor, math.Floor(l.most/least))
+	room := math.Floor(maxSeeds / most)
+	for m := 1.0; m <= most; m++ {
 		lo, hi := max(l.least, least*m)/m, l.most/m
-		n := min(math.Ceil((hi-lo)*m/(e.scale/2)), 48)
+		n := min(math.Ceil((hi-lo)*m/(e.scale/2)), max(room, 1))
 		for i := range int(n) {
 			step := (hi - lo) / n
 			// To the precision that is stored.
@@ -175,44 +178,54 @@ func around(period float64) []hypothesis {
 	return hs
 }
 
-// sharpen weighs ranges of periods, drops the hopeless, and halves those in whose middle
-// and ends contacts would be out of phase, the likeliest first. A wide range is judged by
-// the looks near ref alone, which is hardly ever worse than what its parts come to: what
-// may turn out best is dropped only if it takes more than maxSplits to see. best is the
-// log-likelihood of the best period known so far.
+// sharpen weighs ranges of periods and halves those in whose middle and ends contacts would
+// be out of phase, the widest first: ranges alike in width are judged by the same looks. Of
+// each width it drops the hopeless and keeps the likeliest beam; what is judged by all looks
+// is held against best too, the log-likelihood of the best period known so far.
 func (e *evidence) sharpen(cells []hypothesis, best float64, b *bench) []*fit {
-	var fits []*fit
-	for splits := 0; ; {
-		for _, h := range cells {
-			if f := e.fit(h, b, false); !math.IsInf(f.logw, -1) {
-				fits = append(fits, f)
-				if !e.blurred(f) {
-					best = max(best, f.likelihood)
-				}
-			}
+	var done []*fit
+	slices.SortStableFunc(cells, func(g, h hypothesis) int { return cmp.Compare(h.blur(), g.blur()) })
+	for len(cells) > 0 {
+		n := 1
+		for n < len(cells) && cells[n].blur() > alike*cells[0].blur() {
+			n++
 		}
-		slices.SortStableFunc(fits, func(f, g *fit) int {
-			return cmp.Compare(g.likelihood, f.likelihood)
+		var halves []hypothesis
+		for _, f := range e.likeliest(cells[:n], best, b) {
+			if e.blurred(f) {
+				halves = append(halves, f.halves()...)
+				continue
+			}
+			best = max(best, f.likelihood)
+			done = append(done, f)
+		}
+		cells = slices.Concat(cells[n:], halves)
+		slices.SortStableFunc(cells, func(g, h hypothesis) int {
+			return cmp.Compare(h.blur(), g.blur())
 		})
-		cells = cells[:0:0]
-		kept := fits[:0:0]
-		for _, f := range fits {
-			switch {
-			case f.likelihood < best-hopeless:
-			case e.blurred(f) && splits == maxSplits:
-			case e.blurred(f) && len(cells) < splitsAtOnce:
-				splits++
-				cells = append(cells, f.halves()...)
-			default:
-				kept = append(kept, f)
-			}
-		}
-		if len(cells) == 0 {
-			return e.refine(kept, b)
-		}
-		fits = kept
 	}
+	done = slices.DeleteFunc(done, func(f *fit) bool { return f.likelihood < best-hopeless })
+	slices.SortStableFunc(done, func(f, g *fit) int { return cmp.Compare(g.likelihood, f.likelihood) })
+	return e.refine(done, b)
 }
+
+// likeliest are the fits of ranges alike in width, without the hopeless and at most beam.
+func (e *evidence) likeliest(cells []hypothesis, best float64, b *bench) []*fit {
+	var fits []*fit
+	level := math.Inf(-1)
+	for _, h := range cells {
+		if f, ok := e.above(max(best, level)-hopeless, h, b, false); ok {
+			fits = append(fits, f)
+			level = max(level, f.likelihood)
+		}
+	}
+	fits = slices.DeleteFunc(fits, func(f *fit) bool { return f.likelihood < level-hopeless })
+	slices.SortStableFunc(fits, func(f, g *fit) int { return cmp.Compare(g.likelihood, f.likelihood) })
+	return fits[:min(len(fits), beam)]
+}
+
+// blur is the width of a range as a share of its period.
+func (h hypothesis) blur() float64 { return h.Step / h.Period }
 
 // refine halves what is left of the ranges further, as far as there is room. It returns
 // them by ascending period.

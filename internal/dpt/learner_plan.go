@@ -62,6 +62,9 @@ func (l *Learner) choose(b *belief, now int64) (int64, string) {
 	case stagePeriod, stageValidate:
 		return s.disagreement(b, from)
 	case stageClaimed:
+		if s.Claimed.masked() && s.Probes%3 == 0 {
+			return s.upkeep(from)
+		}
 		at, why := s.disagreement(b, max(from, s.Spent+int64(s.keep()*1000)))
 		return at, "claimed: " + why
 	case stageAwake:
@@ -71,6 +74,29 @@ func (l *Learner) choose(b *belief, now int64) (int64, string) {
 		return s.search(from, "irregular")
 	}
 	return s.search(from, "search")
+}
+
+// upkeep is a look at the start or the end of a claimed window in turn. A plan that leaves
+// out days has every third look in the middle of a window left out: a day that was left out
+// for want of answers comes back.
+func (s *learnerState) upkeep(from int64) (int64, string) {
+	c := s.Claimed
+	from = max(from, s.Spent+int64(s.keep()*1000))
+	edge, on, why := c.Start, true, "claimed: start of a window"
+	switch {
+	case c.masked() && s.Probes%3 == 0:
+		edge, on, why = (c.Start+c.End)/2, false, "claimed: a day without a window"
+	case s.Probes%2 == 1:
+		edge, why = c.End, "claimed: end of a window"
+	}
+	k := math.Ceil((seconds(from-c.Ref) - edge) / c.Period)
+	for range 7 {
+		if !c.Daily || c.On[mod7(k)] == on {
+			break
+		}
+		k++
+	}
+	return c.Ref + int64(math.Ceil((edge+k*c.Period)*1000)), why
 }
 
 // search is the golden-ratio search.
@@ -91,6 +117,9 @@ func (s *learnerState) search(from int64, stage string) (int64, string) {
 // firstStep is the first look after the first contact, s.
 const firstStep = 2
 
+// longerFrom is the age of a window from which on steps are longer, s.
+const longerFrom = 90
+
 // following reports whether the sensor may still be in its first window: two silences in
 // a row end it, three where there were so many looks that two losses are to be expected.
 func (b *belief) following(s *learnerState) bool {
@@ -105,13 +134,18 @@ func (b *belief) following(s *learnerState) bool {
 // MaxGap or, after the first window, to half of one. A silence is looked at again soon.
 func (s *learnerState) follow(b *belief, from int64) (int64, string) {
 	age := -b.recent()
-	longest := seconds(s.Limits.MaxGap)
-	if len(b.meetings()) > 1 { // a window was followed before
-		longest = max(longest, b.scale/2)
+	longest, step := seconds(s.Limits.MaxGap), max(age, firstStep)
+	switch {
+	case len(b.meetings()) > 1: // a window was followed before
+		longest, step = max(longest, b.scale/2), max(step, b.scale/8)
+	case age > longerFrom:
+		step *= 2 // most windows are shorter, and the others long
 	}
-	step := min(max(age, firstStep), longest)
+	step = min(step, longest)
 	if s.Quiet > 0 {
-		step = max(step/8, firstStep)
+		if step = max(step/8, firstStep); age > soonAgain*soonAgain {
+			step = firstStep // a lost answer, or a short sleep
+		}
 	}
 	// Even steps would be in phase with some period.
 	step *= 0.75 + 0.5*fraction(s.Seed+uint64(s.Probes)*weyl)

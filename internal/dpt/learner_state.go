@@ -14,15 +14,16 @@ type learnerState struct {
 	Limits   limits      `json:"l"`
 	PerDay   int         `json:"y,omitempty"` // MaxPerDay
 	Seed     uint64      `json:"s"`
-	Last     int64       `json:"a"`           // start of the last visit
-	End      int64       `json:"e"`           // its end
-	Probes   int         `json:"n,omitempty"` // spent
-	Spent    int64       `json:"x,omitempty"` // start of the last probe
-	Base     int         `json:"b,omitempty"` // spent when the sensor was found or revoked
-	Contacts int         `json:"c,omitempty"` // answered visits
-	Quiet    int         `json:"q,omitempty"` // unanswered visits since the last contact
-	Weighed  int         `json:"_,omitempty"` // answered visits when all was last weighed
-	Hours    hours       `json:"d,omitzero"`  // probes of late
+	Last     int64       `json:"a"`            // start of the last visit
+	End      int64       `json:"e"`            // its end
+	Probes   int         `json:"n,omitempty"`  // spent
+	Spent    int64       `json:"x,omitempty"`  // start of the last probe
+	Base     int         `json:"b,omitempty"`  // spent when the sensor was found or revoked
+	Contacts int         `json:"c,omitempty"`  // answered visits
+	Quiet    int         `json:"q,omitempty"`  // unanswered visits since the last contact
+	Weighed  int         `json:"_,omitempty"`  // answered visits when all was last weighed
+	Upkeep   int         `json:"q0,omitempty"` // probes of the claim since then
+	Hours    hours       `json:"d,omitzero"`   // probes of late
 	Seen     history     `json:"h,omitempty"`
 	Cells    cells       `json:"p,omitempty"` // ranges of periods that are possible
 	Lag      float64     `json:"i,omitempty"` // distance of the meetings they come from, s
@@ -192,7 +193,8 @@ func (s *learnerState) check() error {
 	case s.PerDay < 0 || s.PerDay > 1000 || slices.Min(s.Hours.Count[:]) < 0 ||
 		slices.Max(s.Hours.Count[:]) > 1e9:
 		return fmt.Errorf("%d probes per day", s.PerDay)
-	case s.Probes < 0 || s.Base < 0 || s.Contacts < 0 || s.Quiet < 0 || s.Sought < 0 || s.Weighed < 0:
+	case s.Probes < 0 || s.Base < 0 || s.Contacts < 0 || s.Quiet < 0 || s.Sought < 0 ||
+		s.Weighed < 0 || s.Upkeep < 0:
 		return fmt.Errorf("negative count")
 	case len(s.Seen) > maxLooks:
 		return fmt.Errorf("%d looks", len(s.Seen))

@@ -141,13 +141,14 @@ func TestLearnerNearlyPlans(t *testing.T) {
 	} {
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
-			claims, n := 0, trials(2, 20)
+			claims, awake, n := 0, 0, trials(2, 20)
 			for seed := range uint64(n) {
 				r := study(tr, seed, 0.1, 0)
 				if r.claimed {
 					claims++
 				}
 				if r.claim.Plan.Kind() == sleepplan.KindAlwaysOn {
+					awake++
 					continue // asleep for a tenth of the time looks like loss
 				}
 				if r.claimed && (r.inside < 0.95 || r.period > 1e-3) {
@@ -155,7 +156,7 @@ func TestLearnerNearlyPlans(t *testing.T) {
 						r.inside)
 				}
 			}
-			t.Logf("%d of %d claimed", claims, n)
+			t.Logf("%d of %d claimed, %d of them as never asleep", claims, n, awake)
 		})
 	}
 }
@@ -184,14 +185,46 @@ func TestJudgeCatchesWrongClaims(t *testing.T) {
 	}
 }
 
+// A sensor that wakes every day is never claimed to leave out days, whatever answers get lost.
+func TestLearnerDailyHasNoMask(t *testing.T) {
+	claims, seeds := 0, trials(4, 40)
+	for seed := range uint64(seeds) {
+		tr := truth{"daily", day, 60, 0, planOf("daily 18:00-09:00")}
+		if seed%2 == 1 {
+			tr.build = planOf("daily 08:00-14:00")
+		}
+		s, from := newSleeper(tr, seed, 0.1+0.1*float64(seed%4)/3)
+		l, now := NewLearner(testLearner(), from, seed), from
+		claimed := false
+		for now.Sub(from) < 60*24*time.Hour {
+			at, _ := l.Next(now, 1)
+			o := s.probe(at)
+			l.Observe(o)
+			now = o.Ended
+			c, ok := l.Claim()
+			if len(c.Weekdays) > 0 {
+				t.Fatalf("seed %d, loss %.2f: claimed awake on %v alone after %.1f days", seed, s.loss,
+					c.Weekdays, now.Sub(from).Hours()/24)
+			}
+			claimed = claimed || ok
+		}
+		if claimed {
+			claims++
+		}
+	}
+	if t.Logf("%d of %d claimed", claims, seeds); claims < seeds*3/4 {
+		t.Errorf("only %d of %d claimed", claims, seeds)
+	}
+}
+
 // A sensor that never sleeps is recognised.
 func TestLearnerAlwaysAwake(t *testing.T) {
 	for seed := range uint64(trials(3, 20)) {
-		for _, loss := range []float64{0, 0.1} {
+		for _, loss := range []float64{0, 0.1, 0.2} {
 			rng := rand.New(rand.NewPCG(seed, 77))
 			s := &sleeper{always: true, loss: loss, rng: rng}
 			l, now := NewLearner(testLearner(), epoch0, seed), epoch0
-			for range 90 {
+			for range 160 {
 				at, _ := l.Next(now, 1)
 				o := s.probe(at)
 				l.Observe(o)
