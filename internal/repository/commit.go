@@ -64,6 +64,9 @@ func (r *Repository) commit(group []*op) error {
 				return err
 			}
 		}
+		if err := t.putCells(); err != nil {
+			return err
+		}
 		if err := t.republish(); err != nil {
 			return err
 		}

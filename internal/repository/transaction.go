@@ -31,7 +31,10 @@ type transaction struct {
 	due         map[int]occasion // groups to look at, by index
 	republished []Republication
 	mismatches  uint64 // bodies that were left out of a snapshot
-	late        bool   // an event was published that is older than a stored one
+
+	opened shelves   // once they are needed
+	cells  []cellRow // to be put
+	late   bool      // an event was published that is older than a stored one
 
 	index indexed
 }
