@@ -151,7 +151,7 @@ func (m *market) lost() (missing []string, twice int) {
 // whole tells whether each object of an event has one cell of it.
 func (m *market) whole(r *repository.Repository, record discovery.Record) bool {
 	for _, object := range record.Event.EPCs {
-		cells, err := r.Read(object, discovery.Movement, discovery.Beginning, discovery.Forever, 10)
+		cells, err := discovery.Newest(r, object, discovery.Beginning, discovery.Forever, 10)
 		if err != nil {
 			m.t.Fatal(err)
 		}

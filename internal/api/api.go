@@ -10,6 +10,8 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -230,16 +232,30 @@ func (s *server) describe(r *http.Request, err error) fault {
 // first byte is written, so a status is never followed by half an answer.
 func (s *server) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var text bytes.Buffer
+		text := answers.Get().(*bytes.Buffer)
+		defer keepBuffer(text)
 		v, err := f(r)
 		if err == nil {
-			err = json.NewEncoder(&text).Encode(v)
+			err = json.NewEncoder(text).Encode(v)
 		}
 		if err != nil {
 			s.refuse(w, r, err)
 			return
 		}
 		writeJSON(w, http.StatusOK, text.Bytes())
+	}
+}
+
+// answers are buffers of answers that were written.
+var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxBuffer bounds a buffer that is kept.
+const maxBuffer = 64 << 10
+
+func keepBuffer(b *bytes.Buffer) {
+	if b.Cap() <= maxBuffer {
+		b.Reset()
+		answers.Put(b)
 	}
 }
 
@@ -261,7 +277,9 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, text []byte) {
-	w.Header().Set("Content-Type", "application/json")
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(text))) // a longer one would go out in chunks
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // the peer may have gone
 }

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"bytes"
-	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
@@ -160,7 +158,8 @@ func (s *server) eventsOf(r *http.Request) (*queryDocument, error) {
 	}
 	d := newQueryDocument(q.visible)
 	for scanned := 0; q.from <= q.to && r.Context().Err() == nil; {
-		cells, err := s.newest(object, q, min(eventChunk, q.perPage-d.len()))
+		cells, err := discovery.Newest(s.events, object, q.from, q.to,
+			min(eventChunk, q.perPage-d.len()))
 		if err != nil || len(cells) == 0 {
 			return d, err
 		}
@@ -174,36 +173,13 @@ func (s *server) eventsOf(r *http.Request) (*queryDocument, error) {
 		}
 		q.to = oldest - 1
 		if d.full(q.perPage) || scanned >= maxEventScan {
-			if cells, err = s.newest(object, q, 1); len(cells) > 0 {
+			if cells, err = discovery.Newest(s.events, object, q.from, q.to, 1); len(cells) > 0 {
 				d.next = strconv.FormatInt(q.to, 10)
 			}
 			return d, err
 		}
 	}
 	return d, r.Context().Err()
-}
-
-// newest reads cells of whole instants, the newest first, as few as hold n.
-func (s *server) newest(object string, q eventQuery, n int) ([]discovery.Cell, error) {
-	var all []discovery.Cell
-	horizon := q.from // what is older has not been read of all families
-	for _, family := range []discovery.Family{discovery.Movement, discovery.Contents} {
-		cells, err := s.events.Read(object, family, q.from, q.to, n)
-		if err != nil {
-			return nil, err
-		}
-		if len(cells) >= n {
-			horizon = max(horizon, cells[len(cells)-1].Time)
-		}
-		all = append(all, cells...)
-	}
-	slices.SortStableFunc(all, func(a, b discovery.Cell) int {
-		return cmp.Or(cmp.Compare(b.Time, a.Time), bytes.Compare(a.ID16[:], b.ID16[:]))
-	})
-	if len(all) > n {
-		horizon = max(horizon, all[n-1].Time)
-	}
-	return slices.DeleteFunc(all, func(c discovery.Cell) bool { return c.Time < horizon }), nil
 }
 
 // addCells adds the events of cells, each once. One with several roles of the object has

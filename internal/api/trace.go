@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/crawld/crawld/internal/discovery"
@@ -88,7 +87,7 @@ func NewTrace(a discovery.Answer, source func(id string) discovery.Source) Trace
 			action = e.Action.String()
 		}
 		t.Events[i] = TraceEvent{e.EventID, kind, action, e.BizStep, time.UnixMicro(e.Time).UTC(),
-			e.Level, slices.Clone(e.Path), e.Source, roles[e.Role], e.Parent}
+			e.Level, e.Path, e.Source, roles[e.Role], e.Parent}
 	}
 	for i, id := range a.Sources {
 		t.Sources[i] = TraceSource(source(id))

@@ -19,8 +19,8 @@ func Identity(publisher string, e *epcis.Event) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// Cells are the rows that an event is written to, at most one of a family for each object,
-// in the order of the event's lists. An error declaration has none.
+// Cells are the rows that an event is written to, for each object at most one in its contents
+// and one elsewhere, in the order of the event's lists. An error declaration has none.
 //
 // An aggregation without a parent says of its children only that they were seen. An object
 // that goes into a transformation and comes out of it goes on: a plain event.
@@ -39,7 +39,7 @@ func Cells(r *Record) []Cell {
 	}
 	switch e.Kind {
 	case epcis.Object:
-		w.movement(e.EPCs, objectRole(e.Action), "")
+		w.each(e.EPCs, objectRole(e.Action), "")
 	case epcis.Aggregation, epcis.Association:
 		w.containment(e)
 	case epcis.Transformation:
@@ -52,17 +52,33 @@ func Cells(r *Record) []Cell {
 type cellWriter struct {
 	cell    Cell // what all have in common
 	cells   []Cell
-	written map[string]bool // objects with a cell in their movement
+	written map[string]bool // objects with a cell other than of their contents
 }
 
-func (w *cellWriter) movement(objects []string, role Role, parent string) {
+func (w *cellWriter) each(objects []string, role Role, parent string) {
 	for _, o := range objects {
 		if w.written[o] {
 			continue
 		}
 		w.written[o] = true
-		w.put(o, Movement, role, parent)
+		w.put(o, w.family(role), role, parent)
 	}
+}
+
+// family is where a role of an object stands other than that of a parent.
+func (w *cellWriter) family(role Role) Family {
+	switch role {
+	case Birth, End:
+		return Life
+	case Join, Seen, Leave:
+		if w.cell.Kind == epcis.Association {
+			return Associated
+		}
+		return Aggregated
+	case AllLeave:
+		return Emptied
+	}
+	return Observed
 }
 
 func (w *cellWriter) put(object string, f Family, role Role, parent string) {
@@ -76,13 +92,13 @@ func (w *cellWriter) containment(e *epcis.Event) {
 	if e.Parent == "" {
 		role = Plain
 	}
-	w.movement(e.EPCs, role, e.Parent)
+	w.each(e.EPCs, role, e.Parent)
 	if e.Parent == "" {
 		return
 	}
 	w.put(e.Parent, Contents, Container, "")
 	if e.Action == epcis.Delete && len(e.EPCs) == 0 {
-		w.movement([]string{e.Parent}, AllLeave, "")
+		w.each([]string{e.Parent}, AllLeave, "")
 	}
 }
 
@@ -96,9 +112,9 @@ func (w *cellWriter) transformation(e *epcis.Event) {
 		if out[o] {
 			role = Plain
 		}
-		w.movement([]string{o}, role, "")
+		w.each([]string{o}, role, "")
 	}
-	w.movement(e.EPCs, Birth, "")
+	w.each(e.EPCs, Birth, "")
 }
 
 func objectRole(a epcis.Action) Role {

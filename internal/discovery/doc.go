@@ -8,7 +8,9 @@
 //
 // An event is written to the row of every object it is about (Cells). A row is read the
 // newest cell first. Where an object is stands apart from what it contains, so that the
-// thousands of loadings of a truck are not read for each parcel that was on it.
+// thousands of loadings of a truck are not read for each parcel that was on it; and apart
+// from where and how it was seen meanwhile, so that its place at any instant is told by the
+// few cells of its last birth or end and of its last stays.
 //
 // # Tracing
 //

@@ -25,7 +25,7 @@ func (t *tracer) follow(q Query, to int64) error {
 			if t.cells++; t.cells > MaxCells { // an empty row costs too
 				t.stop()
 			}
-			if _, err := t.walk([]string{o}, stay{since: a}, 0, a, b); err != nil {
+			if _, err := t.top(o, a, b); err != nil {
 				return err
 			}
 		}

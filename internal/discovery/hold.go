@@ -2,40 +2,72 @@ package discovery
 
 import "slices"
 
-// past is what a row has from before a window.
-type past struct {
-	reader
-	cells []Cell // that were read with the window, the newest first
+// holding finds where an object was when a window opened. Of each family it reads backward
+// only until no older cell can change that: of its life one instant, and of its stays by a
+// relation until an instant after which it was in one container, or until that of its life.
+type holding struct {
+	*tracer
+	object string
+	before int64 // when the window opened
+	since  int64 // instant of its last birth or end, Beginning if there is none
 }
 
-// hold is where the object was when the window opened and, where life is asked for, whether
-// its life had ended. It reads backward only until no older cell can change that: a birth or
-// an end decides all, and a relation is decided by an instant in which the object joined one
-// container and did not leave it. What follows is played by rank, without looking at the
-// containers; a container that released the object before a has lost it.
-func (t *tracer) hold(p past, a int64, life bool) (s state, finished bool, err error) {
-	if a == Beginning {
-		return s, false, nil
+// read appends to t.past what matters of a family. Life comes before stays.
+func (h *holding) read(f Family) error {
+	if h.before == Beginning || f != Life && f != Aggregated && f != Associated {
+		return nil
 	}
-	var cells []Cell // the newest first
-	d := decided{askLife: life}
-	for page := p.cells; !d.all(); {
-		cells = append(cells, d.read(t, page)...)
-		if d.all() || p.ended || t.stopped {
-			break
+	h.rows.Scan(h.object, f, h.since, h.before-1)
+	at := len(h.past) // where the instant begins that is being read
+	for {
+		cells, is, err := h.next(h.past)
+		if h.past = cells; err != nil || !is {
+			return err
 		}
-		if page, err = p.next(); err != nil {
-			return s, false, err
+		last := len(cells) - 1
+		if cells[last].Time == cells[at].Time {
+			if f == Life {
+				h.since = cells[at].Time
+			}
+			continue
+		}
+		if f == Life || decides(cells[at:last]) {
+			h.past = cells[:last]
+			return nil
+		}
+		at = last
+	}
+}
+
+// decides tells whether the object is in one container after the cells of an instant,
+// wherever it was before.
+func decides(cells []Cell) bool {
+	joined := ""
+	for i := range cells {
+		c := &cells[i]
+		switch {
+		case c.Role == Leave:
+		case joined != "" && joined != c.Parent:
+			return false // which of them was last depends on where it was
+		default:
+			joined = c.Parent
 		}
 	}
-	sortCells(cells)
-	err = instants(cells, func(cells []Cell) (bool, error) {
+	left := func(c Cell) bool { return c.Role == Leave && c.Parent == joined }
+	return joined != "" && !slices.ContainsFunc(cells, left)
+}
+
+// hold is where the object was when the window opened, and whether its life had ended: what
+// was read of the past played by rank, without looking at the containers. A container that
+// released the object before a has lost it.
+func (t *tracer) hold(a int64) (s state, finished bool, err error) {
+	sortCells(t.past)
+	for cells := range instants(t.past) {
 		n := newInstant(cells)
 		for c := n.next(&s); c != nil; c = n.next(&s) {
 			finished = s.pass(c, finished)
 		}
-		return true, nil
-	})
+	}
 	for k := range relations {
 		if s[k].parent == "" || err != nil {
 			continue
@@ -67,64 +99,4 @@ func (s *state) pass(c *Cell, finished bool) bool {
 		s[k] = stay{}
 	}
 	return finished
-}
-
-// decided is what of the state is known, going backward.
-type decided struct {
-	askLife bool // it matters whether the object's life had ended
-	life    bool
-	known   [relations]bool
-}
-
-func (d *decided) all() bool {
-	return d.life || !d.askLife && d.known[aggregation] && d.known[association]
-}
-
-// read takes the instants of a page, the newest first, until all is decided.
-func (d *decided) read(t *tracer, page []Cell) []Cell {
-	var kept []Cell
-	for len(page) > 0 && !d.all() {
-		n := 1
-		for n < len(page) && page[n].Time == page[0].Time {
-			n++
-		}
-		at := len(kept)
-		for i := range page[:n] {
-			c := &page[i]
-			_, child := relationOf(c)
-			if t.takesPart(c) && (child || c.Role == Birth || c.Role == End) {
-				kept = append(kept, *c)
-			}
-		}
-		d.by(kept[at:])
-		page = page[n:]
-	}
-	return kept
-}
-
-// by learns from the cells of one instant.
-func (d *decided) by(cells []Cell) {
-	for k := range relations {
-		joined, clear := "", true
-		for i := range cells {
-			c := &cells[i]
-			of, child := relationOf(c)
-			switch {
-			case !child:
-				d.life = true
-			case of != k || c.Role == Leave:
-			case joined != "" && joined != c.Parent:
-				clear = false // which of them was last depends on where it was
-			default:
-				joined = c.Parent
-			}
-		}
-		left := func(c Cell) bool {
-			of, child := relationOf(&c)
-			return child && of == k && c.Role == Leave && c.Parent == joined
-		}
-		if joined != "" && clear && !slices.ContainsFunc(cells, left) {
-			d.known[k] = true
-		}
-	}
 }

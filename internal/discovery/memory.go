@@ -98,12 +98,24 @@ func (m *Memory) conflict(records []Record) error {
 }
 
 // Read is of Store.
-func (m *Memory) Read(object string, f Family, from, to int64, limit int) ([]Cell, error) {
+func (m *Memory) Read(fn func(Rows) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	row := m.rows[memoryRow{object, f}]
+	return fn(&memoryRows{Memory: m})
+}
+
+// memoryRows reads a Memory that is locked.
+type memoryRows struct {
+	*Memory
+	left []Cell // of the row, the oldest first
+}
+
+// Scan is of Rows.
+func (r *memoryRows) Scan(object string, f Family, from, to int64) {
+	r.left = nil
+	row := r.rows[memoryRow{object, f}]
 	if row == nil || from > to {
-		return nil, nil
+		return
 	}
 	if !row.sorted {
 		slices.SortFunc(row.cells, func(a, b Cell) int {
@@ -117,16 +129,18 @@ func (m *Memory) Read(object string, f Family, from, to int64, limit int) ([]Cel
 	if to != Forever {
 		end, _ = slices.BinarySearchFunc(row.cells, to+1, at)
 	}
-	var page []Cell
-	for i := end - 1; i >= first; i-- {
-		c := row.cells[i]
-		if n := len(page); n >= limit && c.Time != page[n-1].Time {
-			break
-		}
-		_, c.Erased = m.declarations[declaration{c.ID16, m.events[c.ID16].Publisher}]
-		page = append(page, c)
+	r.left = row.cells[first:end]
+}
+
+// Next is of Rows.
+func (r *memoryRows) Next(c *Cell) (is bool, err error) {
+	last := len(r.left) - 1
+	if last < 0 {
+		return false, nil
 	}
-	return page, nil
+	*c, r.left = r.left[last], r.left[:last]
+	_, c.Erased = r.declarations[declaration{c.ID16, r.events[c.ID16].Publisher}]
+	return true, nil
 }
 
 // Events is of Store. A cursor is the place of the last record of the page before.

@@ -61,21 +61,22 @@ func TestMemoryAgainstAList(t *testing.T) {
 		for o := range 4 {
 			from, to := int64(rng.IntN(12)), int64(rng.IntN(12))
 			object := fmt.Sprint("urn:x:", o)
-			for _, f := range []Family{Movement, Contents} {
+			for _, f := range EventFamilies {
 				want := listCells(list, object, f, from, to)
 				for _, c := range want {
 					if c.Erased {
 						erased++
 					}
 				}
-				got, n := readAll(t, m, object, f, from, to, 1+rng.IntN(3))
-				if pages += n; !slices.Equal(got, want) {
+				got := readAll(t, m, object, f, from, to)
+				if !slices.Equal(got, want) {
 					t.Fatalf("seed %d: %s %c [%d, %d]: %v, want %v", seed, object, f, from, to, got, want)
 				}
 				if !slices.Equal(listCells(list[:len(list)/2], object, f, from, to), want) {
 					caught++ // the control: a store that has lost events
 				}
 			}
+			pages += samePages(t, m, list, object, from, to, 1+rng.IntN(3))
 		}
 		sameRecords(t, m, list, rng)
 	}
@@ -129,21 +130,59 @@ func listCells(list []Record, object string, f Family, from, to int64) (all []Ce
 	return all
 }
 
-// readAll reads a row page by page.
-func readAll(t *testing.T, m *Memory, object string, f Family, from, to int64, limit int) (
-	all []Cell, pages int) {
+// readAll reads a row.
+func readAll(t *testing.T, s Store, object string, f Family, from, to int64) (all []Cell) {
 	t.Helper()
-	for {
-		page, err := m.Read(object, f, from, to, limit)
+	err := s.Read(func(rows Rows) error {
+		rows.Scan(object, f, from, to)
+		for {
+			var c Cell
+			if is, err := rows.Next(&c); err != nil || !is {
+				return err
+			}
+			all = append(all, c)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// samePages reads all families page by page.
+func samePages(t *testing.T, m *Memory, list []Record, object string, from, to int64, n int) (
+	pages int) {
+	t.Helper()
+	var want, got []Cell
+	for _, f := range EventFamilies {
+		want = append(want, listCells(list, object, f, from, to)...)
+	}
+	for more := true; more; pages++ {
+		page, err := Newest(m, object, from, to, n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, page...)
-		if pages++; len(page) < limit {
-			return all, pages
+		if more = len(page) >= n; more {
+			to = page[len(page)-1].Time - 1
 		}
-		to = page[len(page)-1].Time - 1
+		got = append(got, page...)
+		if len(page) > n && page[n-1].Time != page[len(page)-1].Time {
+			t.Fatalf("a page of %d, %d were asked for, goes on into another instant", len(page), n)
+		}
 	}
+	order := func(a, b Cell) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), bytes.Compare(a.ID16[:], b.ID16[:]))
+	}
+	if !slices.IsSortedFunc(got, order) {
+		t.Fatalf("not the newest first: %v", got)
+	}
+	byFamily := func(a, b Cell) int { return cmp.Or(order(a, b), cmp.Compare(a.Family, b.Family)) }
+	slices.SortFunc(want, byFamily)
+	slices.SortFunc(got, byFamily)
+	if !slices.Equal(got, want) {
+		t.Fatalf("pages of %d: %v, want %v", n, got, want)
+	}
+	return pages
 }
 
 // sameRecords compares the listing and the look-up by event ID.

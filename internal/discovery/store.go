@@ -1,8 +1,11 @@
 package discovery
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/crawld/crawld/internal/epcis"
@@ -12,14 +15,23 @@ import (
 // stored one but another content.
 var ErrConflict = errors.New("another event with this ID is stored")
 
-// Family is a group of cells of an object that are read together.
+// Family is a group of cells of an object that are read together. Kept apart is what is
+// asked for apart: where an object was is known from few cells of its life and its stays,
+// however often it was observed or emptied meanwhile.
 type Family byte
 
 const (
-	Movement     Family = 'm' // where the object is, its birth and end, what is said of it
 	Contents     Family = 'c' // what it contains: its roles as a parent
 	Descriptions Family = 'd' // what it said of itself when it was crawled
+	Emptied      Family = 'e' // when all that it contained left
+	Life         Family = 'l' // its births and ends
+	Aggregated   Family = 'm' // its stays in containers by aggregation
+	Associated   Family = 'n' // and by association
+	Observed     Family = 'o' // what else is said of it
 )
+
+// EventFamilies are the families of cells that are written for events, in their order.
+var EventFamilies = [...]Family{Contents, Emptied, Life, Aggregated, Associated, Observed}
 
 // Role is what an event means for the object in whose row the cell is.
 type Role uint8
@@ -31,7 +43,7 @@ const (
 	Join                      // ADD to Cell.Parent
 	Seen                      // OBSERVE in Cell.Parent
 	Leave                     // DELETE from Cell.Parent
-	AllLeave                  // DELETE with this object as parent and no children (Movement)
+	AllLeave                  // DELETE with this object as parent and no children (Emptied)
 	Container                 // any event with this object as parent (Contents)
 )
 
@@ -71,15 +83,67 @@ type Store interface {
 	// From then on the cells of the event with its identity are erased, if its publisher is
 	// the same, also where the event comes later and whatever event time is declared.
 	Publish(ctx context.Context, records []Record) (stored []bool, err error)
-	// Read returns cells of a row with from <= Time <= to, the newest first; those of one
-	// instant in no order. The instant that the limit falls into is returned whole, of up to
-	// MaxCells: a page shorter than limit is the last one, else more is to be had with
-	// to = the oldest Time - 1.
-	Read(object string, f Family, from, to int64, limit int) ([]Cell, error)
+	// Read lets fn read rows. fn does nothing slow and asks the store for nothing else: other
+	// work may wait for its end. Read's error is that of fn or of the store.
+	Read(fn func(Rows) error) error
 	// Events returns records by event time, newest first, from <= Time < to, at most limit,
 	// after the cursor of the page before ("" = from the newest). next = "": no more.
 	Events(from, to int64, cursor string, limit int) (records []Record, next string, err error)
 	// Record returns the records with that event ID, of whichever publisher, declarations of
 	// their errors among them; none if it is unknown.
 	Record(eventID string) (records []Record, err error)
+}
+
+// Rows reads rows of cells one after another, on one goroutine. It promises no snapshot over
+// several cells.
+//
+// Scans of one object in the order of families, and in each from newer to older times, are
+// the cheapest: they go through rows that lie next to each other.
+type Rows interface {
+	// Scan begins a row: the cells of a family of an object with from <= Time <= to.
+	Scan(object string, f Family, from, to int64)
+	// Next reads the next cell into c, the newest first, those of one instant in no order. At
+	// the end of the row there is none.
+	Next(c *Cell) (is bool, err error)
+}
+
+// Newest reads the cells of an object's events with from <= Time <= to, the newest first,
+// those of one instant by their identity. The instant of the nth is read whole, so that
+// fewer than n are the last ones, and more are to be had with to = the oldest Time - 1.
+func Newest(s Store, object string, from, to int64, n int) (all []Cell, err error) {
+	err = s.Read(func(rows Rows) error {
+		for _, f := range EventFamilies {
+			rows.Scan(object, f, from, to)
+			first := len(all)
+			if all, err = newest(rows, all, n); err != nil {
+				return err
+			}
+			if have := len(all) - first; have >= n && have > 0 {
+				from = all[len(all)-1].Time // what is older is not read of all families
+			}
+		}
+		return nil
+	})
+	slices.SortStableFunc(all, func(a, b Cell) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), bytes.Compare(a.ID16[:], b.ID16[:]))
+	})
+	if n > 0 && len(all) > n {
+		from = max(from, all[n-1].Time)
+	}
+	return slices.DeleteFunc(all, func(c Cell) bool { return c.Time < from }), err
+}
+
+// newest appends n cells of a row and what else there is at the last one's instant, of up to
+// MaxCells.
+func newest(rows Rows, all []Cell, n int) ([]Cell, error) {
+	for first := len(all); ; {
+		var c Cell
+		is, err := rows.Next(&c)
+		have := len(all) - first
+		if err != nil || !is || have > n+MaxCells ||
+			have >= n && (have == 0 || c.Time != all[len(all)-1].Time) {
+			return all, err
+		}
+		all = append(all, c)
+	}
 }

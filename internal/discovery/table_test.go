@@ -57,24 +57,36 @@ func (s *table) Publish(_ context.Context, records []Record) (stored []bool, err
 	return stored, nil
 }
 
-func (s *table) Read(object string, f Family, from, to int64, limit int) ([]Cell, error) {
-	s.reads++
-	var all []Cell
-	for _, c := range s.cells[object] {
+func (s *table) Read(fn func(Rows) error) error { return fn(&tableRows{table: s}) }
+
+// tableRows looks at all cells of an object for each row.
+type tableRows struct {
+	*table
+	left []Cell
+}
+
+func (r *tableRows) Scan(object string, f Family, from, to int64) {
+	r.left = nil
+	for _, c := range r.cells[object] {
 		if c.Family == f && c.Time >= from && c.Time <= to {
-			if r, ok := s.events[c.ID16]; ok {
-				_, c.Erased = s.declarations[declarationKey(&r)]
+			if e, ok := r.events[c.ID16]; ok {
+				_, c.Erased = r.declarations[declarationKey(&e)]
 			}
-			all = append(all, c)
+			r.left = append(r.left, c)
 		}
 	}
-	slices.SortFunc(all, func(a, b Cell) int {
+	slices.SortFunc(r.left, func(a, b Cell) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), slices.Compare(a.ID16[:], b.ID16[:]))
 	})
-	for limit > 0 && limit < len(all) && all[limit].Time == all[limit-1].Time {
-		limit++
+}
+
+func (r *tableRows) Next(c *Cell) (is bool, err error) {
+	r.reads++
+	if len(r.left) == 0 {
+		return false, nil
 	}
-	return all[:min(limit, len(all))], nil
+	*c, r.left = r.left[0], r.left[1:]
+	return true, nil
 }
 
 func (s *table) Events(int64, int64, string, int) ([]Record, string, error) { panic("not asked") }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/crawld/crawld/internal/epcis"
 )
@@ -74,8 +75,9 @@ type Warning struct {
 // Trace walks the rows of the object and its containers. Its errors are those of the store
 // and the context; whatever the rows say, there is an answer.
 func Trace(ctx context.Context, s Store, q Query) (Answer, error) {
-	t := &tracer{ctx: ctx, store: s, visible: q.Visible, answer: Answer{Object: q.Object},
-		places: make(map[place]int, 32)}
+	t := tracers.Get().(*tracer)
+	defer t.free()
+	t.ctx, t.store, t.visible, t.answer = ctx, s, q.Visible, Answer{Object: q.Object}
 	switch q.Follow {
 	case Forward:
 		t.turn = End
@@ -92,7 +94,7 @@ func Trace(ctx context.Context, s Store, q Query) (Answer, error) {
 	if q.From != Beginning { // an empty window stands where it would open
 		to = max(to, q.From-1)
 	}
-	top, err := t.walk([]string{q.Object}, stay{since: q.From}, 0, q.From, to)
+	top, err := t.top(q.Object, q.From, to)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -103,19 +105,62 @@ func Trace(ctx context.Context, s Store, q Query) (Answer, error) {
 	return t.finish(), nil
 }
 
+// top walks an object's own row, in one reading of the store.
+func (t *tracer) top(object string, from, to int64) (w walked, err error) {
+	err = t.store.Read(func(rows Rows) (err error) {
+		t.rows = rows
+		w, err = t.walk([]string{object}, stay{since: from}, 0, from, to)
+		return err
+	})
+	t.rows = nil
+	return w, err
+}
+
 // tracer is one Trace under way.
 type tracer struct {
 	ctx     context.Context
 	store   Store
+	rows    Rows // while it is read
 	visible func(string) bool
-	answer  Answer
-	places  map[place]int    // where in answer.Events an event is
-	warned  map[Warning]bool // those told
-	hidden  map[place]bool   // cells withheld
+	answer  Answer           // Events as they are found
 	turn    Role             // of a followed transformation, 0 = none is
 	turns   []Cell           // those met at level 0, in order
+	warned  map[Warning]bool // those told
+	hidden  map[place]bool   // cells withheld
 	cells   int              // read
 	stopped bool             // a bound was met that ends all
+
+	scratch
+}
+
+// scratch is what a trace needs while it is under way, kept for the next one.
+type scratch struct {
+	events  []Traced
+	places  map[place]int // where in events an event is
+	sources []string
+	known   map[string]bool // those among sources
+	row     []Cell          // of the walks under way
+	past    []Cell          // of the innermost one
+}
+
+var tracers = sync.Pool{New: func() any {
+	return &tracer{scratch: scratch{places: map[place]int{}, known: map[string]bool{}}}
+}}
+
+// keepScratch bounds what is kept: a long trace makes its own.
+const keepScratch = 256
+
+// free keeps the scratch. The texts that its cells have stay until they are written over.
+func (t *tracer) free() {
+	s := t.scratch
+	if max(cap(s.events), cap(s.row), cap(s.past)) > keepScratch {
+		return
+	}
+	clear(s.places)
+	clear(s.known)
+	s.events, s.sources, s.row, s.past = s.events[:0], s.sources[:0], s.row[:0], s.past[:0]
+	*t = tracer{scratch: s}
+	tracers.Put(t)
 }
 
 // place tells cells apart: of descriptions, whose identity is their body's, also by object.
@@ -141,17 +186,17 @@ func (t *tracer) emit(c *Cell, path []string) {
 		t.turns = append(t.turns, *c)
 	}
 	if i, told := t.places[at]; told {
-		if e := &t.answer.Events[i]; level < e.Level {
+		if e := &t.events[i]; level < e.Level {
 			*e = Traced{*c, level, path}
 		}
 		return
 	}
-	if len(t.answer.Events) == MaxEvents {
+	if len(t.events) == MaxEvents {
 		t.stop()
 		return
 	}
-	t.places[at] = len(t.answer.Events)
-	t.answer.Events = append(t.answer.Events, Traced{*c, level, path})
+	t.places[at] = len(t.events)
+	t.events = append(t.events, Traced{*c, level, path})
 }
 
 // stop ends the trace at a bound.
@@ -190,15 +235,20 @@ func (t *tracer) takesPart(c *Cell) bool {
 // finish puts the answer in order.
 func (t *tracer) finish() Answer {
 	byTime := func(a, b Traced) int { return cmp.Compare(a.Time, b.Time) }
-	if !slices.IsSortedFunc(t.answer.Events, byTime) {
-		slices.SortStableFunc(t.answer.Events, byTime)
+	if !slices.IsSortedFunc(t.events, byTime) {
+		slices.SortStableFunc(t.events, byTime)
 	}
-	seen := map[string]bool{"": true}
-	for i := range t.answer.Events {
-		if s := t.answer.Events[i].Source; !seen[s] {
-			seen[s] = true
-			t.answer.Sources = append(t.answer.Sources, s)
+	if len(t.events) > 0 {
+		t.answer.Events = slices.Clone(t.events)
+	}
+	for i := range t.events {
+		if s := t.events[i].Source; s != "" && !t.known[s] {
+			t.known[s] = true
+			t.sources = append(t.sources, s)
 		}
+	}
+	if len(t.sources) > 0 {
+		t.answer.Sources = slices.Clone(t.sources)
 	}
 	return t.answer
 }

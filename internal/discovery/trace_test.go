@@ -90,15 +90,36 @@ func TestHundredThousandCells(t *testing.T) {
 	}
 }
 
-// endless is a store in which every object was seen at every instant.
+// endless is a store in which every object was observed at every instant, and left by a
+// container that it was not in.
 type endless struct{ Store }
 
-func (endless) Read(object string, f Family, from, to int64, limit int) (page []Cell, err error) {
-	for us := to; us >= from && len(page) < limit && f == Movement; us-- {
-		page = append(page, Cell{Object: object, Family: f, Time: us, Role: Plain, Kind: epcis.Object,
-			Erased: us >= 0, EventID: "e"})
+func (endless) Read(fn func(Rows) error) error { return fn(&endlessRows{}) }
+
+type endlessRows struct {
+	at Cell
+	to int64
+}
+
+func (r *endlessRows) Scan(object string, f Family, from, to int64) {
+	r.at, r.to = Cell{Object: object, Family: f, Time: to, Kind: epcis.Object, EventID: "e"}, from
+	switch f {
+	case Observed:
+		r.at.Role = Plain
+	case Aggregated:
+		r.at.Role, r.at.Kind = Leave, epcis.Aggregation
+	default:
+		r.to = Forever
 	}
-	return page, nil
+}
+
+func (r *endlessRows) Next(c *Cell) (is bool, err error) {
+	if *c = r.at; c.Time < r.to || r.to == Forever {
+		return false, nil
+	}
+	c.Erased = c.Time >= 0
+	r.at.Time--
+	return true, nil
 }
 
 // A crowd at one instant is played in little more than linear time: with a second look at
@@ -121,6 +142,59 @@ func TestCrowdAtOneInstant(t *testing.T) {
 	}
 }
 
+// Where an object was is known from few cells, however long its row is.
+func TestHoldReadsLittle(t *testing.T) {
+	const n = 20000
+	for name, older := range map[string]epcis.Event{
+		"moves":        {Kind: epcis.Aggregation, Parent: "t", EPCs: []string{"o"}},
+		"attachments":  {Kind: epcis.Association, Parent: "t", EPCs: []string{"o"}},
+		"observations": {Kind: epcis.Object, Action: epcis.Observe, EPCs: []string{"o"}},
+		"emptied":      {Kind: epcis.Aggregation, Action: epcis.Delete, Parent: "o"},
+		"lives":        {Kind: epcis.Object, EPCs: []string{"o"}},
+	} {
+		m := NewMemory()
+		var records []Record
+		for us := range int64(n) {
+			e := older
+			e.ID = fmt.Sprint(us)
+			if e.Action == epcis.None {
+				e.Action = []epcis.Action{epcis.Add, epcis.Delete}[us%2]
+			}
+			records = append(records, Record{Event: newEvent(e, us), Publisher: "p"})
+		}
+		if _, err := m.Publish(t.Context(), records); err != nil {
+			t.Fatal(err)
+		}
+		for _, from := range []int64{n - 10, n} {
+			s := counting{m, new(int)}
+			a, err := Trace(t.Context(), s, Query{Object: "o", From: from, To: Forever})
+			if err != nil || len(a.Events) != int(n-from) || *s.cells > 100 {
+				t.Errorf("%s from %d: %d cells for %d events, %v", name, from, *s.cells, len(a.Events), err)
+			}
+		}
+	}
+}
+
+// counting counts what is asked of rows.
+type counting struct {
+	Store
+	cells *int
+}
+
+func (s counting) Read(fn func(Rows) error) error {
+	return s.Store.Read(func(rows Rows) error { return fn(countingRows{rows, s.cells}) })
+}
+
+type countingRows struct {
+	Rows
+	cells *int
+}
+
+func (r countingRows) Next(c *Cell) (bool, error) {
+	*r.cells++
+	return r.Rows.Next(c)
+}
+
 func TestContextEndsTrace(t *testing.T) {
 	s := newShop(t)
 	s.in("b", epcis.Add, "o")
@@ -131,7 +205,7 @@ func TestContextEndsTrace(t *testing.T) {
 	}
 }
 
-// failing is a store that fails at the nth read.
+// failing is a store that fails at the nth cell.
 type failing struct {
 	*table
 	left int
@@ -139,11 +213,20 @@ type failing struct {
 
 var errRead = errors.New("read failed")
 
-func (f *failing) Read(o string, fam Family, from, to int64, limit int) ([]Cell, error) {
-	if f.left--; f.left < 0 {
-		return nil, errRead
+func (f *failing) Read(fn func(Rows) error) error {
+	return f.table.Read(func(rows Rows) error { return fn(&failingRows{rows, f}) })
+}
+
+type failingRows struct {
+	Rows
+	store *failing
+}
+
+func (r *failingRows) Next(c *Cell) (is bool, err error) {
+	if r.store.left--; r.store.left < 0 {
+		return false, errRead
 	}
-	return f.table.Read(o, fam, from, to, limit)
+	return r.Rows.Next(c)
 }
 
 // Wherever the store fails, the error comes out.

@@ -24,34 +24,40 @@ type walked struct {
 // kind tell how and since when the one before it on the path is in it.
 func (t *tracer) walk(path []string, via stay, kind relation, a, b int64) (walked, error) {
 	w := &walk{tracer: t, path: path, via: via, kind: kind, a: a, b: b}
-	row, past, err := t.window(w.object(), w.level(), a, b)
+	first := len(t.row)
+	row, err := w.window()
 	if err != nil {
 		return walked{}, err
 	}
-	row = slices.DeleteFunc(row, func(c Cell) bool { return !w.concerns(&c) })
-	if w.state, w.finished, err = t.hold(past, a, w.level() == 0); err != nil {
+	if w.state, w.finished, err = t.hold(a); err != nil {
 		return walked{}, err
 	}
-	if err := instants(row, w.instant); err != nil {
-		return walked{}, err
+	for cells := range instants(row) {
+		if goOn, err := w.instant(cells); err != nil {
+			return walked{}, err
+		} else if !goOn {
+			break
+		}
 	}
 	inside, err := w.still()
+	t.row = t.row[:first] // the rows of walks lie on each other
 	return walked{w.released, w.finished, inside}, err
 }
 
 func (w *walk) object() string { return w.path[len(w.path)-1] }
 func (w *walk) level() int     { return len(w.path) - 1 }
 
-// concerns tells what is not of the walk: an all-leave stands among the contents as well, and
+// concerns tells which all-leaves are of the walk: they stand among the contents as well, and
 // of a container only the one matters that lets go what was followed to it.
 func (w *walk) concerns(c *Cell) bool {
-	if c.Role != AllLeave {
-		return true
-	}
 	return w.level() > 0 && c.Kind == w.kind.kind() && c.Time > w.via.since
 }
 
 func (w *walk) instant(cells []Cell) (goOn bool, err error) {
+	if len(cells) == 1 {
+		err := w.play(&cells[0])
+		return err == nil && !w.released && !w.stopped, err
+	}
 	n := newInstant(cells)
 	for c := n.next(&w.state); c != nil; c = n.next(&w.state) {
 		if err := w.play(c); err != nil || w.released || w.stopped {

@@ -1,12 +1,9 @@
 package repository
 
 import (
-	"bytes"
 	"encoding/hex"
 	"fmt"
 	"strings"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/crawld/crawld/internal/discovery"
 	"github.com/crawld/crawld/internal/epcis"
@@ -46,7 +43,9 @@ func longObject(short string) string {
 	return strings.TrimPrefix(short, string(rune(plainObject)))
 }
 
-func beginsWithDigit(s string) bool { return s != "" && s[0] >= '0' && s[0] <= '9' }
+func beginsWithDigit(s string) bool { return s != "" && isDigit(s[0]) }
+
+func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
 // familyKey is the part that the cells of a family share, with room for the rest.
 func familyKey(object string, f discovery.Family) []byte {
@@ -109,17 +108,17 @@ func inContainer(r discovery.Role) bool {
 	return r == discovery.Join || r == discovery.Seen || r == discovery.Leave
 }
 
-func decodeCell(c *discovery.Cell, row []byte, n *names) error {
+func decodeCell(c *discovery.Cell, row []byte, n *names, t *texts) error {
 	f := fields{rest: row}
 	if head := f.take(2); len(head) == 2 {
 		c.Role, c.Kind = discovery.Role(head[0]&(1<<kindBits-1)), epcis.Kind(head[0]>>kindBits)
 		c.Action = epcis.Action(head[1] & (1<<idBits - 1))
-		c.EventID = f.eventID(head[1]>>idBits, c.ID16)
+		c.EventID = f.eventID(head[1]>>idBits, c.ID16, t)
 	}
 	c.BizStep = f.word()
 	c.Source = f.name(n)
 	if inContainer(c.Role) {
-		c.Parent = longObject(string(f.take(f.uvarint())))
+		c.Parent = t.parent(f.take(f.uvarint()))
 	}
 	if f.bad || len(f.rest) > 0 || c.Role < discovery.Plain || c.Role > discovery.Container ||
 		c.Kind > epcis.Association {
@@ -162,24 +161,24 @@ func parseHashURI(text string) (sum [32]byte, is bool) {
 	return sum, err == nil && strings.ToLower(digits) == digits
 }
 
-func (f *fields) eventID(form byte, id [idLen]byte) string {
+func (f *fields) eventID(form byte, id [idLen]byte, t *texts) string {
+	var buf [len(hashURI) + 64 + len(hashURIEnd)]byte
+	text := buf[:0]
 	switch form {
 	case idHash, idBody:
 		rest := f.take(32 - idLen)
-		text := make([]byte, 0, len(hashURI)+64+len(hashURIEnd))
-		text = append(text, hashURI...)
-		text = hex.AppendEncode(hex.AppendEncode(text, id[:]), rest)
+		text = hex.AppendEncode(hex.AppendEncode(append(text, hashURI...), id[:]), rest)
 		if form == idHash {
 			text = append(text, hashURIEnd...)
 		}
-		return string(text)
 	case idUUID:
-		return formatUUID(f.take(16))
+		text = appendUUID(text, f.take(16))
 	case idText:
-		return string(f.take(f.uvarint()))
+		text = f.take(f.uvarint())
+	default:
+		f.bad = true
 	}
-	f.bad = true
-	return ""
+	return t.keep(text)
 }
 
 // parseUUID reads a urn:uuid (RFC 9562 section 4) that formatUUID writes the same.
@@ -191,77 +190,20 @@ func parseUUID(text string) ([]byte, bool) {
 	return id, err == nil && len(id) == 16 && formatUUID(id) == text
 }
 
-func formatUUID(id []byte) string {
+func formatUUID(id []byte) string { return string(appendUUID(nil, id)) }
+
+func appendUUID(text, id []byte) []byte {
 	if len(id) != 16 {
-		return ""
+		return text
 	}
-	text := append(make([]byte, 0, len(uuidURI)+36), uuidURI...)
-	for i, end := range []int{4, 6, 8, 10, 16} {
+	text = append(text, uuidURI...)
+	for i, end := range [...]int{4, 6, 8, 10, 16} {
 		if i > 0 {
 			text = append(text, '-')
 		}
-		text = hex.AppendEncode(text, id[[]int{0, 4, 6, 8, 10}[i]:end])
+		text = hex.AppendEncode(text, id[[...]int{0, 4, 6, 8, 10}[i]:end])
 	}
-	return string(text)
-}
-
-// Read returns cells of a row: see discovery.Store. What cannot be read is an error that
-// names the key.
-func (r *Repository) Read(object string, f discovery.Family, from, to int64, limit int) (
-	page []discovery.Cell, err error) {
-	if from > to || limit < 1 {
-		return nil, nil
-	}
-	prefix := familyKey(object, f)
-	err = r.view(func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte("cells"))
-		if b == nil {
-			return nil
-		}
-		n := r.names.Load()
-		c := b.Cursor()
-		k, v := c.Seek(appendTime(prefix, to))
-		for ; bytes.HasPrefix(k, prefix); k, v = c.Next() {
-			cell := discovery.Cell{Object: object, Family: f}
-			seq, err := cutCell(&cell, k[len(prefix):])
-			last := len(page) - 1
-			switch {
-			case err != nil:
-				return inBucket("cells", k, err)
-			case cell.Time < from || last+1 >= limit && cell.Time != page[last].Time ||
-				last+1 >= limit+discovery.MaxCells:
-				return nil
-			case seq == seqDeclared:
-				if last < 0 || page[last].ID16 != cell.ID16 || page[last].Time != cell.Time {
-					return inBucket("cells", k, fmt.Errorf("no cell is before it: %w", ErrCorrupt))
-				}
-				page[last].Erased = true
-				continue
-			}
-			if n, err = decodeNamed(tx, &cell, v, n); err != nil {
-				return inBucket("cells", k, err)
-			}
-			if page == nil {
-				page = make([]discovery.Cell, 0, min(limit, 8))
-			}
-			page = append(page, cell)
-		}
-		return nil
-	})
-	return page, err
-}
-
-// decodeNamed decodes a cell, where its transaction has later names with those.
-func decodeNamed(tx *bbolt.Tx, c *discovery.Cell, row []byte, n *names) (*names, error) {
-	err := decodeCell(c, row, n)
-	if err == nil {
-		return n, nil
-	}
-	later, bad := readNames(tx)
-	if bad != nil || len(later.texts) == len(n.texts) {
-		return n, err
-	}
-	return later, decodeCell(c, row, later)
+	return text
 }
 
 func inBucket(name string, key []byte, err error) error {

@@ -46,7 +46,7 @@ func (k *checker) cell(key, value []byte) error {
 		}
 		return nil
 	}
-	if err := decodeCell(&c, value, k.names); err != nil {
+	if err := decodeCell(&c, value, k.names, nil); err != nil {
 		return err
 	}
 	if !bytes.Equal(cellKey(&c, seqEvent), key) {
@@ -57,7 +57,8 @@ func (k *checker) cell(key, value []byte) error {
 		if k.bucket("bodies").Get(c.ID16[:]) == nil {
 			return fmt.Errorf("object %q: body %s is not stored", c.Object, c.EventID)
 		}
-	case discovery.Movement, discovery.Contents:
+	case discovery.Contents, discovery.Emptied, discovery.Life, discovery.Aggregated,
+		discovery.Associated, discovery.Observed:
 		if k.events == nil || k.events.Get(eventKey(c.Time, c.ID16, seqEvent)) == nil {
 			return fmt.Errorf("object %q: event %q is not stored", c.Object, c.EventID)
 		}

@@ -81,6 +81,9 @@ func (r *Repository) commit(group []*op) error {
 				return err
 			}
 		}
+		if err := t.putCells(); err != nil {
+			return err
+		}
 		if err := t.republish(); err != nil {
 			return err
 		}

@@ -44,7 +44,12 @@ func described3(t *testing.T, r *Repository, sensor string) {
 // descriptions is what the row of an object tells.
 func descriptions(t *testing.T, r *Repository, object string) (told []string) {
 	t.Helper()
-	cells, err := r.Read(object, discovery.Descriptions, discovery.Beginning, discovery.Forever, 1000)
+	var cells []discovery.Cell
+	err := r.Read(func(rows discovery.Rows) (err error) {
+		cells, err = scan(rows, object, discovery.Descriptions, discovery.Beginning, discovery.Forever,
+			1000)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

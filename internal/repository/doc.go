@@ -58,7 +58,8 @@
 //	group    the id of a group, written as a sensor's is
 //	object   written as a sensor's id is; a canonical GS1 identifier without its
 //	         https://id.gs1.org/, which leaves a digit that no URI begins with
-//	family   m where the object is, c what it contains, d its descriptions
+//	family   c what the object contains, d its descriptions, e when it was emptied, l its
+//	         births and ends, m its stays by aggregation, n by association, o what else
 //	id16     what makes an event the one it is (discovery.Identity); of a description
 //	         the hash16 of its body
 //	seq      0 the event, 1 the declaration that it is in error
@@ -108,7 +109,9 @@
 // An event, its cells in the rows of its objects, its place under its event ID and the
 // document that it was signed in are ONE transaction, and so are a new version of a sensor
 // and the cell that tells of it. A cell has all that a trace needs, so that a trace reads no
-// event. What is the same in thousands of rows, publishers and information services, has a
+// event; it reads the rows of an object and its containers through one cursor, in one read
+// transaction while it is short. Publications of one transaction put their cells in the order
+// of the keys. What is the same in thousands of rows, publishers and information services, has a
 // number; so have the words of CBV. Events are kept in the order of their times, which fills
 // pages where they come in that order; objects' rows have the newest cell first.
 //

@@ -183,7 +183,7 @@ func decodeEvent(c codec, key, row []byte, n *names) (e eventRow, err error) {
 	copy(v.Hash[:], key[timeLen:timeLen+from])
 	copy(v.Hash[from:], f.take(uint64(32-from)))
 	if form != idHash {
-		v.ID = f.eventID(form, [idLen]byte{})
+		v.ID = f.eventID(form, [idLen]byte{}, nil)
 	}
 	f.event(&e, n)
 	if e.raw == rawPacked && !f.bad {

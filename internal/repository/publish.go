@@ -34,7 +34,9 @@ func (r *Repository) Publish(ctx context.Context, records []discovery.Record) ([
 	if again, err := p.replayed(); again || err != nil {
 		return p.stored, err
 	}
-	if err := r.wait(ctx, &op{apply: p.apply, rows: p.rows}); err != nil {
+	// In the order of their times events fill the pages that they are appended to.
+	first := &op{key: p.entries[0].key, apply: p.apply, rows: p.rows}
+	if err := r.wait(ctx, first); err != nil {
 		return nil, err
 	}
 	return p.stored, r.named(p.refused)
@@ -157,7 +159,6 @@ func (p *publication) prepare(e *publishedEvent, r *discovery.Record,
 		c := &cells[i]
 		e.cells = append(e.cells, cellRow{cellKey(c, seqEvent), encodeCell(c, p.names.Load())})
 	}
-	slices.SortFunc(e.cells, func(a, b cellRow) int { return bytes.Compare(a.key, b.key) })
 	return nil
 }
 
@@ -186,13 +187,36 @@ func (p *publication) document(jws []byte, docs map[*byte]*preparedDocument) (*p
 type shelves struct{ cells, events, ids, documents *bbolt.Bucket }
 
 func (t *transaction) shelves() (s shelves, err error) {
+	if t.opened.cells != nil {
+		return t.opened, nil
+	}
 	bucket := func(name string) *bbolt.Bucket {
 		b, failed := t.tx.CreateBucketIfNotExists([]byte(name))
 		err = errors.Join(err, failed)
 		return b
 	}
 	s = shelves{bucket("cells"), bucket("events"), bucket("eventids"), bucket("documents")}
+	if err == nil {
+		t.opened = s
+	}
 	return s, err
+}
+
+// putCells writes the cells of all publications of the transaction. Nothing of it reads
+// them, so they can wait for each other: in the order of their keys they go through the tree
+// once, from neighbour to neighbour.
+func (t *transaction) putCells() error {
+	if len(t.cells) == 0 {
+		return nil
+	}
+	t.opened.cells.FillPercent = cellFill
+	slices.SortFunc(t.cells, func(a, b cellRow) int { return bytes.Compare(a.key, b.key) })
+	for _, c := range t.cells {
+		if err := t.opened.cells.Put(c.key, c.value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // apply checks all events before it writes one.
@@ -223,13 +247,12 @@ func (p *publication) apply(t *transaction) error {
 			batch[id] = e
 		}
 	}
-	s.cells.FillPercent = cellFill
 	for i := range p.entries {
 		if !p.stored[i] {
 			continue
 		}
 		t.order(s, p.entries[i].key)
-		if err := p.write(s, &p.entries[i]); err != nil {
+		if err := p.write(t, s, &p.entries[i]); err != nil {
 			return err
 		}
 	}
@@ -305,8 +328,8 @@ func (s shelves) named(id string, hash [32]byte, found func(key []byte) error) e
 	return nil
 }
 
-// write puts the rows of a new record.
-func (p *publication) write(s shelves, e *publishedEvent) error {
+// write puts the rows of a new record; those of its cells wait for putCells.
+func (p *publication) write(t *transaction, s shelves, e *publishedEvent) error {
 	v := &e.record.Event
 	if row := p.documents[e.document]; row != nil {
 		if err := s.documents.Put(e.document[:], row); err != nil {
@@ -319,17 +342,13 @@ func (p *publication) write(s shelves, e *publishedEvent) error {
 	if err := s.ids.Put(eventIDKey(v, e.key), nil); err != nil {
 		return err
 	}
-	for _, c := range e.cells {
-		if err := s.cells.Put(c.key, c.value); err != nil {
-			return err
-		}
-	}
-	return p.erase(s, e)
+	t.cells = append(t.cells, e.cells...)
+	return p.erase(t, s, e)
 }
 
 // erase marks the cells of an event that was declared an error: this one, if its declaration
 // came before it, or the one that this declares.
-func (p *publication) erase(s shelves, e *publishedEvent) error {
+func (p *publication) erase(t *transaction, s shelves, e *publishedEvent) error {
 	var marked []cellRow
 	wanted, seq := e.declared, byte(seqDeclared)
 	if e.seq == seqDeclared {
@@ -357,9 +376,7 @@ func (p *publication) erase(s shelves, e *publishedEvent) error {
 	for _, c := range marked {
 		key := bytes.Clone(c.key)
 		key[len(key)-1] = seqDeclared
-		if err == nil {
-			err = s.cells.Put(key, nil)
-		}
+		t.cells = append(t.cells, cellRow{key: key})
 	}
 	return err
 }

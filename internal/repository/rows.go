@@ -83,7 +83,9 @@ func newCodec() (codec, error) {
 	if err != nil {
 		return codec{}, fmt.Errorf("repository: zstd encoder of visits: %w", err)
 	}
-	record, err := zstd.NewWriter(nil, append(small,
+	// Before each event the tables of the dictionary are made anew. Those of the fastest level
+	// are the smallest: it takes a third of the time, for a hundredth more bytes.
+	record, err := zstd.NewWriter(nil, append(small, zstd.WithEncoderLevel(zstd.SpeedFastest),
 		zstd.WithEncoderDictRaw(eventDictionaryID, []byte(eventDictionary)))...)
 	if err != nil {
 		return codec{}, fmt.Errorf("repository: zstd encoder of events: %w", err)

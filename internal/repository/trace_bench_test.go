@@ -1,11 +1,13 @@
 package repository
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,48 +85,113 @@ func published(b testing.TB, items int) (r *Repository, all []string) {
 	return r, all
 }
 
-// BenchmarkTrace traces items through three containers among 10 000 of them.
+// BenchmarkTrace traces items through three containers among 10 000 of them, in one
+// transaction and, as its slow twin, in one for each row.
 func BenchmarkTrace(b *testing.B) {
 	r, items := published(b, 10000)
+	took := map[string]time.Duration{}
+	for _, way := range []struct {
+		name  string
+		store discovery.Store
+	}{{"rows", rowByRow{r}}, {"trace", r}} {
+		b.Run(way.name, func(b *testing.B) {
+			b.ReportAllocs()
+			took[way.name] = benchTrace(b, way.store, items)
+			if slow := took["rows"]; way.name == "trace" && slow > 0 {
+				b.ReportMetric(float64(slow)/float64(took["trace"]), "x-rows")
+			}
+		})
+	}
+	s := r.Stats()
+	b.Logf("%d bytes in use an item", (s.FileBytes-s.FreeBytes)/int64(len(items)))
+}
+
+// benchTrace returns the median.
+func benchTrace(b *testing.B, s discovery.Store, items []string) time.Duration {
 	rnd := rand.New(rand.NewPCG(1, 1))
-	var cells int
-	var took []time.Duration
+	took := make([]time.Duration, 0, b.N)
 	for b.Loop() {
 		start := time.Now()
-		a, err := discovery.Trace(b.Context(), r, discovery.Query{
+		a, err := discovery.Trace(b.Context(), s, discovery.Query{
 			Object: items[rnd.IntN(len(items))], From: discovery.Beginning, To: discovery.Forever})
 		took = append(took, time.Since(start))
 		if err != nil || len(a.Events) != tripEvents || len(a.Warnings) > 0 || !a.Finished {
 			b.Fatalf("%d events, %+v, %v", len(a.Events), a.Warnings, err)
 		}
-		cells += len(a.Events)
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1000, "us-median")
-	b.ReportMetric(float64(cells)/float64(b.N), "events/trace")
-	s := r.Stats()
-	b.ReportMetric(float64(s.FileBytes-s.FreeBytes)/float64(len(items)), "B/item")
+	return took[len(took)/2]
 }
 
-// BenchmarkPublish has 64 publishers share b.N publications of one event about 20 objects,
-// each acknowledged when it is synced.
+// rowByRow reads each row as a whole in a transaction of its own.
+type rowByRow struct{ *Repository }
+
+func (r rowByRow) Read(fn func(discovery.Rows) error) error {
+	return fn(&separateRows{r: r.Repository})
+}
+
+type separateRows struct {
+	r    *Repository
+	left []discovery.Cell
+	err  error
+}
+
+func (s *separateRows) Scan(object string, f discovery.Family, from, to int64) {
+	s.err = s.r.Read(func(rows discovery.Rows) (err error) {
+		s.left, err = scan(rows, object, f, from, to, discovery.MaxCells)
+		return err
+	})
+}
+
+func (s *separateRows) Next(c *discovery.Cell) (is bool, err error) {
+	if is = len(s.left) > 0 && s.err == nil; is {
+		*c, s.left = s.left[0], s.left[1:]
+	}
+	return is, s.err
+}
+
+// BenchmarkPublish shares publications of one event about 20 objects of consecutive numbers.
 func BenchmarkPublish(b *testing.B) {
 	b.Logf("a sync costs %v", syncCost(b, b.TempDir()))
-	r := open(b, dataFile(b), Options{})
+	publishTogether(b, open(b, dataFile(b), Options{}), func(n int64) epcis.Event {
+		var objects []string
+		for i := range int64(20) {
+			objects = append(objects, fmt.Sprintf("https://id.gs1.org/01/09506000134352/21/%012d",
+				(n*7919+i)%1_000_000))
+		}
+		return newEvent(epcis.Event{Kind: epcis.Aggregation, Action: epcis.Add, EPCs: objects,
+			BizStep: "packing", Parent: fmt.Sprintf("https://id.gs1.org/00/1%017d", n)}, n)
+	})
+}
+
+// BenchmarkPublishAnywhere shares publications that see 20 items anywhere among 100 000.
+func BenchmarkPublishAnywhere(b *testing.B) {
+	r, items := published(b, 100_000)
+	publishTogether(b, r, func(n int64) epcis.Event {
+		rnd := rand.New(rand.NewPCG(uint64(n), 3))
+		var objects []string
+		for range 20 {
+			objects = append(objects, items[rnd.IntN(len(items))])
+		}
+		e := newEvent(epcis.Event{Kind: epcis.Object, Action: epcis.Observe, EPCs: objects,
+			BizStep: "inspecting"}, 1e15+n)
+		e.Raw = rawOf(&e)
+		return e
+	})
+}
+
+// publishTogether has 64 publishers share b.N publications, each acknowledged when it is
+// synced.
+func publishTogether(b *testing.B, r *Repository, event func(n int64) epcis.Event) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
+	before, pages, used := r.Stats(), pagesWritten(r), processor(b)
 	b.ResetTimer()
 	for range 64 {
 		wg.Go(func() {
 			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-				var objects []string
-				for i := range int64(20) {
-					objects = append(objects, fmt.Sprintf("https://id.gs1.org/01/09506000134352/21/%012d",
-						(n*7919+i)%1_000_000))
-				}
-				e := newEvent(epcis.Event{Kind: epcis.Aggregation, Action: epcis.Add, EPCs: objects,
-					BizStep: "packing", Parent: fmt.Sprintf("https://id.gs1.org/00/1%017d", n)}, n)
-				_, err := r.Publish(b.Context(), []discovery.Record{{Event: e, Publisher: "kid"}})
+				_, err := r.Publish(b.Context(), []discovery.Record{{Event: event(n), Publisher: "kid"}})
 				if err != nil {
 					b.Error(err)
 					return
@@ -135,6 +202,36 @@ func BenchmarkPublish(b *testing.B) {
 	wg.Wait()
 	b.StopTimer()
 	s := r.Stats()
+	used = processor(b) - used
+	pages = pagesWritten(r) - pages
+	b.ReportMetric(float64(pages)/float64(b.N), "pages/publish")
+	b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-us/publish")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "publishes/s")
-	b.ReportMetric(float64(s.Writes)/float64(s.Commits), "publishes/commit")
+	b.ReportMetric(float64(s.Writes-before.Writes)/float64(s.Commits-before.Commits),
+		"publishes/commit")
+}
+
+// rawOf is an event in JSON, as a publisher writes it.
+func rawOf(e *epcis.Event) json.RawMessage {
+	raw, err := json.Marshal(map[string]any{"type": "ObjectEvent", "action": "OBSERVE",
+		"bizStep": e.BizStep, "eventTime": e.Time.Format(time.RFC3339Nano), "epcList": e.EPCs,
+		"eventTimeZoneOffset": "+00:00"})
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+func pagesWritten(r *Repository) int64 {
+	s := r.db.Stats()
+	return s.TxStats.GetWrite()
+}
+
+// processor is the time that all threads have had so far.
+func processor(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -34,7 +34,10 @@ type transaction struct {
 	damaged     func(hash []byte) // tells of a body that was left out of a snapshot
 	healed      [][]byte          // hash16 of bodies that leave the quarantine
 	replaced    bool              // a version was made in place of a damaged one
-	late        bool              // an event was published that is older than a stored one
+
+	opened shelves   // once they are needed
+	cells  []cellRow // to be put
+	late   bool      // an event was published that is older than a stored one
 
 	index indexed
 }
