@@ -149,7 +149,8 @@ func TestParseURIIsIdempotent(t *testing.T) {
 
 func FuzzParseURI(f *testing.F) {
 	for _, seed := range []string{"coap://h", "COAP://[FE80::1%25Eth0]:05683/A/%2e?q=%41&r#",
-		"coap://00000::", "coaps://u:p@h:1/x", "coaps+tcp://h:05684", "coaps://h:5683/x", "coap://%FF", "coap://h//?", "coap:h", "coap://ȺȺ:5684/;,="} {
+		"coap://00000::", "coaps://u:p@h:1/x", "coaps+tcp://h:05684", "coaps://h:5683/x",
+		"coap://%FF", "coap://h//?", "coap:h", "coap://ȺȺ:5684/;,="} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) { checkNormal(t, raw, ParseURI) })
