@@ -90,6 +90,9 @@ func (h *hz) check() error {
 			return fmt.Errorf("hz: sum %g", x)
 		}
 	}
+	if few := h.PollsSum / 1e6; h.PubsSum < few { // each hit has a publication, and few misses
+		return fmt.Errorf("hz: %g polls for %g publications", h.PollsSum, h.PubsSum)
+	}
 	return errors.Join(h.checkGaps(), h.checkFilters(), h.checkPlan())
 }
 
