@@ -48,6 +48,11 @@ var mutants = []struct {
 		{Old: "return planned || p.spent+p.left < p.rec.Theta", New: "_ = planned\n\treturn true"},
 	}, "internal/sim", "TestVirtualDay"},
 
+	{"a budget that a jump of the clock renews", "internal/planner/jump.go", []mutant.Change{
+		{Old: "	p.pending, p.asked = nil, time.Time{}\n",
+			New: "	p.pending, p.asked = nil, time.Time{}\n\tp.spent = 0\n"},
+	}, "internal/sim", "TestClockJumps"},
+
 	{"a cap one too high", "internal/planner/planner.go", []mutant.Change{
 		{Old: "	return s.MaxCrawls\n", New: "	return s.MaxCrawls + 1\n"},
 	}, "internal/sim", "TestVirtualDay"},
