@@ -1,8 +1,10 @@
 # make help lists the targets.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 15s
+HOURS ?= 1
+SEED ?= 1
 
-.PHONY: help build test bench lint fuzz ci demo experiments rivals clean
+.PHONY: help build test bench lint fuzz soak ci demo experiments rivals clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed 's/:.*## /\t/'
@@ -21,6 +23,9 @@ lint: ## formatting, vet for Linux and macOS, staticcheck, go.mod
 
 fuzz: ## every fuzz target for FUZZTIME (15s)
 	FUZZTIME=$(FUZZTIME) bash .ci/run fuzz
+
+soak: ## every invariant for HOURS (1) from SEED (1) on; the figures go into docs/track-record.md
+	go run ./cmd/crawld-soak --hours $(HOURS) --seed $(SEED) --record docs/track-record.md
 
 ci: ## everything that must pass before a change is in
 	bash .ci/run

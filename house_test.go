@@ -66,6 +66,7 @@ var rooms = map[string]room{
 	"internal/app":      {"", wiring, ""},
 	"docs/data/traces":  {"", values, ""},
 	"cmd/crawld":        {"", command, ""},
+	"cmd/crawld-soak":   {"", command, ""},
 }
 
 // drawers are names that say nothing of what is inside.

@@ -80,6 +80,10 @@ var mutants = []struct {
 	{"a number that no block may have", "internal/coapclient/block.go", []mutant.Change{
 		{Old: "	case b.offset() != len(d.body):", New: "	case false:"},
 	}, "internal/testbed", "TestHostileCatalogue"},
+	{"a budget that a jump of the clock renews", "internal/planner/jump.go", []mutant.Change{
+		{Old: "	p.pending, p.asked = nil, time.Time{}\n",
+			New: "	p.pending, p.asked = nil, time.Time{}\n\tp.spent = 0\n"},
+	}, "internal/sim", "TestClockJumps"},
 
 	{"a cap one too high", "internal/planner/planner.go", []mutant.Change{
 		{Old: "	return s.MaxCrawls\n", New: "	return s.MaxCrawls + 1\n"},

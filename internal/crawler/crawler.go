@@ -73,8 +73,8 @@ const maxWait = time.Minute
 // holdFor is how long the loop waits before it asks Hold again.
 const holdFor = time.Second
 
-// maxJump is how far wall clock and monotonic clock may drift apart within one
-// wait before that is an event.
+// maxJump is how far wall clock and monotonic clock may drift apart before that is an
+// event.
 const maxJump = time.Minute
 
 // Crawler is the loop and what it shares with its visits.
@@ -92,7 +92,7 @@ type Crawler struct {
 
 	running  int
 	visits   sync.WaitGroup
-	last     time.Time // wall and monotonic time of the last turn
+	base     time.Time // wall and monotonic time that the planner's clock goes by
 	current  planner.FleetRecord
 	tally    RangeSummary
 	plans    map[uint64][]byte // encoded, by version, until they run
@@ -115,7 +115,7 @@ func New(p *planner.Planner, o Options) *Crawler {
 	if o.Workers <= 0 {
 		o.Workers = 1
 	}
-	c := &Crawler{o: o, p: p,
+	c := &Crawler{o: o, p: p, base: time.Now(),
 		outcomes: make(chan visit.Outcome, o.Slots), solved: make(chan solution, 1),
 		calls: make(chan func(time.Time)), ready: make(chan struct{}),
 		stopped: make(chan struct{}), plans: map[uint64][]byte{}}

@@ -33,20 +33,19 @@ func (c *Crawler) Run(ctx context.Context) error {
 		case s := <-c.solved:
 			c.adopt(s)
 		case call := <-c.calls:
-			call(wall())
+			call(wall(c.read()))
 		}
 	}
 }
 
 // wall is the wall clock alone: plans hold wall clock time, and a reading that
 // carries the monotonic clock would hide a jump from every comparison.
-func wall() time.Time { return time.Now().Round(0).UTC() }
+func wall(read time.Time) time.Time { return read.Round(0).UTC() }
 
 // turn does all that is due and tells when the next turn is.
 func (c *Crawler) turn(ctx context.Context) (now, wake time.Time) {
-	read := time.Now()
-	now = read.Round(0).UTC()
-	c.checkClock(read)
+	read := c.read()
+	now = wall(read)
 	if snap, ok := c.p.Problem(now); ok {
 		go c.solve(snap)
 	}
@@ -84,17 +83,29 @@ func (c *Crawler) pause(read time.Time) time.Duration {
 	return time.Duration(missing / c.o.Capacity * float64(time.Second))
 }
 
-// checkClock compares how far wall clock and monotonic clock have come.
-func (c *Crawler) checkClock(read time.Time) {
-	if !c.last.IsZero() {
-		jump := read.Round(0).Sub(c.last.Round(0)) - read.Sub(c.last)
-		if jump > maxJump || jump < -maxJump {
-			c.o.Log.Warn("wall clock jumped, plan rebuilt", zap.Duration("by", jump))
-			c.metrics.jumps.Inc()
-			c.p.Jump(read.Round(0).UTC())
-		}
+// read reads the clocks and lets the planner follow a wall clock that has jumped, before
+// it is asked or told anything by the new one. Small steps add up to a jump.
+func (c *Crawler) read() time.Time {
+	read := time.Now()
+	by := wall(read).Sub(wall(c.base)) - read.Sub(c.base)
+	if by <= maxJump && by >= -maxJump {
+		return read
 	}
-	c.last = read
+	c.o.Log.Warn("wall clock jumped, plan rebuilt", zap.Duration("by", by))
+	c.metrics.jumps.Inc()
+	c.base = read
+	c.p.Jump(by, wall(read))
+	c.current.Range = c.p.Running().Range // moved with the clock, but still the same one
+	c.hasSaved = false
+	return read
+}
+
+// present tells an instant that was read earlier by the wall clock as it is set now.
+func present(t, read time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return wall(read).Add(-read.Sub(t))
 }
 
 func (c *Crawler) solve(snap *planner.Snapshot) {
@@ -123,7 +134,7 @@ func (c *Crawler) adopt(s solution) {
 		c.o.Log.Error("no plan for the range, the old prices stay", zap.Error(s.err))
 		return
 	}
-	now := wall()
+	now := wall(c.read())
 	c.plans[s.plan.Version()] = s.encoded
 	c.p.Adopt(s.plan, now)
 	c.checkRange(now)
@@ -131,9 +142,9 @@ func (c *Crawler) adopt(s solution) {
 
 // start makes a visit on a goroutine of its own, unless it comes too late.
 func (c *Crawler) start(ctx context.Context, v visit.Visit, read time.Time) {
-	now := read.Round(0).UTC()
+	now := wall(read)
 	if !v.Deadline.After(now) {
-		c.settle(planner.Missed(v, now))
+		c.settle(planner.Missed(v, now), now)
 		return
 	}
 	if c.limit != nil {
@@ -151,13 +162,14 @@ func (c *Crawler) start(ctx context.Context, v visit.Visit, read time.Time) {
 // observe takes the outcome of a visit that was started.
 func (c *Crawler) observe(o visit.Outcome) {
 	c.running--
-	c.settle(o)
+	read := c.read()
+	o.Started, o.Ended = present(o.Started, read), present(o.Ended, read)
+	c.settle(o, wall(read))
 }
 
 // settle hands an outcome to the planner and, with the record it gives back, to
 // the store. What cannot be stored is observed again as failed.
-func (c *Crawler) settle(o visit.Outcome) {
-	now := wall()
+func (c *Crawler) settle(o visit.Outcome, now time.Time) {
 	before := c.p.Record(o.Sensor)
 	if before != nil {
 		c.metrics.observed(o, before.Source)
@@ -258,7 +270,7 @@ func (c *Crawler) drain(cancel context.CancelFunc) error {
 		case o := <-c.outcomes:
 			c.observe(o)
 		case call := <-c.calls:
-			call(wall())
+			call(wall(c.read()))
 		}
 	}
 	c.visits.Wait()

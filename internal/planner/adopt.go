@@ -10,10 +10,13 @@ import (
 
 // Adopt hands a solved plan back. It takes effect exactly at its range's start,
 // or at once when that has passed (the solve came late, or it is the first). A
-// plan of a range that is over is dropped.
+// plan of a range that is over is dropped, and so is one of a clock that no longer runs.
 func (p *Planner) Adopt(plan *Plan, now time.Time) {
 	if plan.Start.Before(p.rec.Range) || plan.par.Range != p.par.Range {
 		return
+	}
+	if plan.Start.After(p.end()) {
+		return // of a clock that has been set back since
 	}
 	if !plan.rest.IsZero() {
 		p.mend(plan, now)
@@ -60,7 +63,7 @@ func (p *Planner) begin(start time.Time) {
 		Attempts: p.rec.Attempts / 2, Failed: p.rec.Failed / 2}
 	p.rec.Share = p.rec.failureShare()
 	p.solved, p.spent, p.used, p.kept = false, 0, kindCounts{}, p.rec.Reserved
-	p.mending = false
+	p.mending, p.astray, p.jumps = false, false, jumps{}
 	for _, s := range p.sensors {
 		p.setInstants(s, nil)
 		s.rec.Range, s.rec.Used, s.rec.Kinds, s.rec.Retry = start, 0, kindCounts{}, false
@@ -297,33 +300,4 @@ func (p *Planner) leave(s *sensor) {
 	p.wait.remove(s)
 	p.due.remove(s)
 	// What it spent stays spent: theta counts attempts, not sensors.
-}
-
-// Jump rebuilds the plan after the wall clock has jumped: instants of the old
-// time mean nothing in the new one. What was spent stays spent, so a clock that
-// jumps to and fro buys no crawls.
-func (p *Planner) Jump(now time.Time) {
-	spent, used := p.spent, p.used
-	type count struct {
-		used  int
-		kinds kindCounts
-	}
-	counts := make([]count, len(p.sensors))
-	for i, s := range p.sensors {
-		counts[i] = count{s.rec.Used, s.rec.Kinds}
-	}
-	p.pending, p.asked = nil, time.Time{}
-	p.begin(now)
-	p.spent, p.used = spent, used
-	for i, s := range p.sensors {
-		s.rec.Used, s.rec.Kinds = counts[i].used, counts[i].kinds
-		s.rec.notAfter(now)
-		s.rec.NotBefore, s.rec.Contacts = time.Time{}, nil
-		s.rec.Tracker, s.rec.Search, s.rec.Learner = nil, nil, nil
-		p.takeClaim(s, now)
-	}
-	p.meet(now)
-	for _, s := range p.sensors {
-		p.schedule(s, now)
-	}
 }

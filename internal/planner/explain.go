@@ -290,7 +290,7 @@ func (p *Planner) Upcoming() []Upcoming {
 
 // FleetRecord is the range's own record for storing.
 func (p *Planner) FleetRecord() []byte {
-	return encodeJSON(savedFleet{p.rec, p.par.Polling, p.pool})
+	return encodeJSON(savedFleet{p.rec, p.par.Polling, p.pool, p.jumps})
 }
 
 // Record returns a sensor's record for storing; nil if it is not in the fleet.

@@ -52,6 +52,10 @@ func (p *Planner) Next(now time.Time) (v visit.Visit, ok bool, wake time.Time) {
 
 // take issues the sensor's visit, or puts it off when the budget is spent.
 func (p *Planner) take(s *sensor, now time.Time) (visit.Visit, bool) {
+	if s.dormant(now) {
+		p.schedule(s, now)
+		return visit.Visit{}, false
+	}
 	v := p.visit(s, now)
 	planned := v.Kind == visit.Planned || v.Kind == visit.Retry
 	if planned {
@@ -82,6 +86,16 @@ func (p *Planner) take(s *sensor, now time.Time) (visit.Visit, bool) {
 		}
 	}
 	return v, true
+}
+
+// dormant tells of a sensor out of reach that its listing has asleep. When the budget or
+// the pace allow to look for it need not be in a window.
+func (s *sensor) dormant(now time.Time) bool {
+	if !s.rec.Unreachable {
+		return false
+	}
+	w, ok := s.Plan.NextWindow(now)
+	return ok && w.Start.After(now)
 }
 
 // affordable holds the two hard counters. Polls may use what no planned crawl

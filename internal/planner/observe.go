@@ -119,9 +119,11 @@ func (p *Planner) note(s *sensor, o visit.Outcome) {
 }
 
 // succeed moves the source and learns the rate. The first description ever is
-// no event: nothing is known of when it came to be.
+// no event: nothing is known of when it came to be. Neither is anything learned of a
+// time in which the clock has jumped: a year that never was would look like one without
+// an event.
 func (p *Planner) succeed(s *sensor, o visit.Outcome) {
-	if !s.rec.Source.IsZero() {
+	if !s.rec.Source.IsZero() && !s.jumped {
 		exposure := p.exposure(s, s.rec.Source, o.Started)
 		s.collect(exposure)
 		logged := 0
@@ -136,7 +138,7 @@ func (p *Planner) succeed(s *sensor, o visit.Outcome) {
 			s.rec.Rate.Visit(o.Result == visit.Described, exposure)
 		}
 	}
-	s.rec.Source = o.Started
+	s.rec.Source, s.jumped = o.Started, false
 	if len(o.NewETag) > 0 || o.Code != "2.03" { // a 2.03 need not repeat the ETag it confirms
 		s.rec.ETag = o.NewETag
 	}

@@ -28,6 +28,8 @@ type Planner struct {
 	lost     []visit.Visit // passed while the daemon was down, to be told as missed
 	asked    time.Time     // start of the range whose Problem was handed out
 	mending  bool          // a Problem of the rest of the running range was handed out
+	astray   bool          // the clock has jumped: the rest of the range has no plan
+	jumps    jumps         // in the running range
 	issued   uint64        // newest version of a Problem
 	drift    drift         // how far the running plan has been left behind
 	load     slots         // crawls planned per second
@@ -73,6 +75,7 @@ type sensor struct {
 	inflight bool
 	issued   time.Time // planned instant of the visit in flight
 	counted  bool      // the visit in flight counts against theta and gamma
+	jumped   bool      // the clock has: the age of the last success is not known
 
 	announced time.Time // when it said that it is awake; zero: no visit waits for that
 	pos       [4]int    // in wait, due, losers, gainers
@@ -177,6 +180,7 @@ func (p *Planner) restoreFleet(saved Saved, now time.Time) (resumed bool, err er
 	}
 	p.rec.Theta = p.par.Theta(p.fleet.Len()) // lists and budget may have changed meanwhile
 	if !p.rec.Range.IsZero() && !now.Before(p.rec.Range) && now.Before(p.end()) {
+		p.jumps = was.Jumps
 		return true, nil
 	}
 	p.rec = FleetRecord{Range: now, Price: was.Price, Version: was.Version, End: was.End, Stretch: 1,
@@ -197,8 +201,8 @@ func (p *Planner) join(fs *fleet.Sensor, rec *Record, now time.Time) {
 		s.rec = &Record{URI: fs.URI, Since: now, Rate: NewRate(fs.Rate, fs.RateFixed), Planned: fs.Rate,
 			Polling: fs.Polling}
 	}
-	if !s.rec.Range.Equal(p.rec.Range) {
-		s.rec.Used, s.rec.Kinds, s.rec.Instants, s.rec.Range = 0, kindCounts{}, nil, p.rec.Range
+	if !s.rec.Range.Equal(p.origin()) {
+		s.rec.Used, s.rec.Kinds, s.rec.Instants, s.rec.Range = 0, kindCounts{}, nil, p.origin()
 	}
 	p.takeClaim(s, now)
 	p.spent += s.rec.Used
@@ -241,6 +245,9 @@ func (p *Planner) restorePlan(saved []byte, now time.Time) error {
 		}
 	}
 	for _, s := range p.sensors {
+		if p.jumps.Count > 0 && (!p.solved || s.rec.Version != p.rec.Version) {
+			s.rec.Instants = nil // of the clock before it jumped
+		}
 		p.resume(s, now)
 	}
 	for _, s := range p.sensors {
@@ -248,6 +255,10 @@ func (p *Planner) restorePlan(saved []byte, now time.Time) error {
 			p.replan(s, now)
 		}
 	}
+	// Lists may be shorter now, and the budget with them. What is kept for polls takes no
+	// crawl that was planned.
+	p.kept = min(p.kept, max(0, p.rec.Theta-p.spent-p.left))
+	p.balance(now)
 	return nil
 }
 

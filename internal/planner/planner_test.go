@@ -458,36 +458,91 @@ func TestReplaceKeepsUnchangedSensors(t *testing.T) {
 	}
 }
 
-// A clock that jumps to and fro buys no crawls and causes no storm.
+// A clock that jumps to and fro neither buys crawls nor starves the fleet: the budget is
+// one of time as it passes.
 func TestJumpBuysNoCrawls(t *testing.T) {
 	d := newDriver(t, testFleet(t, sleepplan.AlwaysOn(), sleepplan.AlwaysOn()), parameters())
-	visits := 0
+	visits, off := 0, time.Duration(0)
 	for i := range 40 {
 		jump := time.Duration(1+i) * time.Hour
 		if i%2 == 1 {
 			jump = -jump
 		}
-		d.now = d.now.Add(jump)
-		d.p.Jump(d.now)
-		for range 4 {
+		d.now, off = d.now.Add(jump), off+jump
+		d.p.Jump(jump, d.now)
+		for step := time.Duration(0); step < 3*time.Minute; {
 			d.solve()
 			v, ok, wake := d.p.Next(d.now)
 			if !ok {
-				if wake.Sub(d.now) > time.Minute {
-					break
-				}
-				d.now = wake
+				wait := min(wake.Sub(d.now), 3*time.Minute-step)
+				d.now, step = d.now.Add(wait), step+wait
 				continue
 			}
 			if v.Deadline.After(d.now) {
 				visits++
 			}
+			step += time.Second
 			d.tell(v, visit.Unchanged)
 		}
 	}
-	if theta := parameters().Theta(2); visits > theta {
-		t.Errorf("%d visits while the clock jumped, budget %d", visits, theta)
+	gone := d.now.Add(-off).Sub(start)
+	theta, ranges := parameters().Theta(2), int(gone/parameters().Range)
+	if visits > (ranges+1)*theta || visits < ranges*theta/2 {
+		t.Errorf("%d visits in %d ranges of %d while the clock jumped", visits, ranges, theta)
 	}
+}
+
+// What was spent of a range is spent, also where the clock jumped in it and the daemon
+// died after that, with records from before.
+func TestJumpAndCrashBuyNoCrawls(t *testing.T) {
+	f, par := testFleet(t, sleepplan.AlwaysOn(), sleepplan.AlwaysOn()), parameters()
+	d := newDriver(t, f, par)
+	saved := Saved{Sensors: map[string][]byte{}}
+	for range 4 {
+		v := d.next()
+		saved.Sensors[v.Sensor] = d.tell(v, visit.Described).Encode()
+	}
+	spent, left := d.p.spent, d.p.end().Sub(d.now)
+	for _, jump := range []time.Duration{time.Hour, -365 * 24 * time.Hour} {
+		d.now = d.now.Add(jump)
+		d.p.Jump(jump, d.now)
+	}
+	saved.Fleet = d.p.FleetRecord()
+	p, err := New(f, par, saved, d.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spent != 4 || p.spent != spent || !p.end().Equal(d.now.Add(left)) {
+		t.Errorf("%d spent and %v left, after a jump and a restart %d and %v", spent, left, p.spent,
+			p.end().Sub(d.now))
+	}
+}
+
+// A sensor that is worth less than the others is crawled for the first time all the same:
+// the longer it waits, the more that is worth.
+func TestFirstCrawlComesInTheEnd(t *testing.T) {
+	list := make([]fleet.Sensor, 3)
+	for i := range list {
+		list[i] = fleet.Sensor{ID: fmt.Sprintf("s%d", i), URI: fmt.Sprintf("coap://192.0.2.%d/", i+1),
+			Weight: 1, MaxCrawls: fleet.NoCap, Rate: 1.0 / 60, RateFixed: true, Plan: sleepplan.AlwaysOn()}
+	}
+	list[2].Rate = 1.0 / 60 / 120
+	f, err := fleet.New(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDriver(t, f, parameters())
+	for d.now.Before(start.Add(20 * parameters().Range)) {
+		v := d.next()
+		if v.Sensor == "s2" {
+			if gone := d.now.Sub(start); gone < parameters().Range {
+				t.Errorf("after %v already: the others are not worth more", gone)
+			}
+			return
+		}
+		d.tell(v, visit.Unchanged)
+	}
+	t.Errorf("never asked in 20 ranges")
 }
 
 // Why names the binding thing with its number; the test works it out again.

@@ -40,7 +40,7 @@ type ask struct {
 	guard   time.Duration
 	cap     int
 	source  time.Time // zero: never crawled
-	phantom bool      // a backlog of one range is assumed, see demand
+	phantom bool      // never crawled: a backlog is assumed, see demand
 	latest  time.Time // no start before it (the sensor asked for rest)
 	visits  int       // attempts so far, those under way included
 }
@@ -69,12 +69,12 @@ func (p *Planner) snapshotAt() (at, start time.Time) {
 func (p *Planner) Problem(now time.Time) (*Snapshot, bool) {
 	p.roll(now)
 	at, start := p.snapshotAt()
-	if !now.Before(at) && !p.asked.Equal(start) {
+	if !p.astray && !now.Before(at) && !p.asked.Equal(start) {
 		p.asked = start
 		return p.snapshot(start), true
 	}
-	if p.drifted(now) {
-		p.mending = true
+	if p.astray || p.drifted(now) {
+		p.mending, p.astray = true, false
 		return p.snapshotRest(now), true
 	}
 	return nil, false
@@ -258,8 +258,9 @@ func (p Parameters) spans(a ask, start time.Time, length int64) []sleepplan.Span
 }
 
 // demand fills in what does not depend on the fleet. A sensor that was never
-// crawled is treated as if its last crawl lay one range back: nothing is known
-// of it, so its first crawl shall not wait for an event to become likely.
+// crawled is treated as if its last crawl lay one range back, or where it joined the
+// fleet if that is longer ago: nothing is known of it, so its first crawl shall not wait
+// for an event to become likely, and the longer it waits the more it is worth.
 func (p Parameters) demand(d *scheduler.Demand, a ask, start time.Time, gap float64) {
 	d.Coef, d.Rate, d.Yield, d.Cap, d.Gap = a.coef, a.rate, a.yield, a.cap, gap
 	d.Guard, d.GuardHalf = p.guardTicks(a.guard), p.GuardAuto
@@ -273,7 +274,7 @@ func (p Parameters) demand(d *scheduler.Demand, a ask, start time.Time, gap floa
 	}
 	source := a.source
 	if a.phantom {
-		source = start.Add(-p.Range)
+		source = earlier(source, start.Add(-p.Range))
 	}
 	if source.After(start) {
 		d.Source = min(int64(source.Sub(start)/p.Tick), d.From)

@@ -20,7 +20,7 @@ type Record struct {
 	Source      time.Time     `json:"source,omitzero"`       // start of the last successful crawl
 	Rate        Rate          `json:"rate"`                  // posterior of lambda
 	Planned     float64       `json:"planned_rate"`          // the rate that its plan was made with
-	Range       time.Time     `json:"range,omitzero"`        // the range that Used and Instants belong to
+	Range       time.Time     `json:"range,omitzero"`        // start, as it was, of the range that Used and Instants belong to
 	Used        int           `json:"used,omitempty"`        // attempts in that range, against gamma
 	Kinds       kindCounts    `json:"kinds"`                 // the same by visit.Kind
 	Version     uint64        `json:"version,omitempty"`     // of the plan that Instants belong to
@@ -152,11 +152,18 @@ func (r FleetRecord) sane() bool {
 		r.Retries >= 0 && r.Share >= 0 && r.Share <= 1 && r.Attempts >= 0 && r.Failed >= 0 && r.Stretch >= 0
 }
 
+// jumps are those of the wall clock since the running range began.
+type jumps struct {
+	Count int           `json:"count"`
+	By    time.Duration `json:"by"` // all of them together
+}
+
 // savedFleet is a FleetRecord as it is stored.
 type savedFleet struct {
 	FleetRecord
 	Polling dpt.Params `json:"polling"`           // that the trackers were made with
 	Margins Margins    `json:"margins,omitempty"` // of all sensors together
+	Jumps   jumps      `json:"jumps,omitzero"`    // in the range
 }
 
 // Saved is what a restart finds. All parts may be empty.

@@ -92,7 +92,7 @@ func (m *model) store(w Write) {
 func (m *model) plan(at time.Time, plan string) {
 	m.plans[at.UnixMicro()] = plan
 	for i, us := range newestFirst(m.plans) {
-		if i >= keepPlans && us != at.UnixMicro() {
+		if us > at.UnixMicro() || i >= keepPlans && us != at.UnixMicro() {
 			delete(m.plans, us)
 		}
 	}

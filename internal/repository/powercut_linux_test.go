@@ -123,7 +123,11 @@ func TestPowerCut(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("CRAWLD_IMAGES")); err == nil {
 		images = n
 	}
-	if err := cutAt(t, film, images, 1); err != nil {
+	seed, err := strconv.ParseUint(os.Getenv("CRAWLD_SEED"), 10, 64)
+	if err != nil {
+		seed = 1
+	}
+	if err := cutAt(t, film, images, seed); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d images of %d instants", images, film.Cuts())

@@ -10,8 +10,7 @@ import (
 	"github.com/crawld/crawld/internal/visit"
 )
 
-// keepPlans is how many plans stay: the running one, the next one, and two to
-// look back at.
+// keepPlans is how many plans stay: the running one and three to look back at.
 const keepPlans = 4
 
 // latestLen is the length of a row of latest: time | hash16.
@@ -230,6 +229,8 @@ func (t *transaction) putRecord(sensor string, record []byte) error {
 
 func (t *transaction) putFleet(record []byte) error { return t.meta.Put([]byte("fleet"), record) }
 
+// putPlan stores the plan of the running range. One that starts later was made before the
+// clock was set back; left there, it would be taken for the newest one.
 func (t *transaction) putPlan(p PlanRow) error {
 	key := appendTime(nil, p.Start.UnixMicro())
 	if err := t.plans.Put(key, p.Plan); err != nil {
@@ -238,7 +239,8 @@ func (t *transaction) putPlan(p PlanRow) error {
 	var old [][]byte
 	c, n := t.plans.Cursor(), 0
 	for k, _ := c.First(); k != nil; k, _ = c.Next() {
-		if n++; n > keepPlans && !bytes.Equal(k, key) {
+		later := bytes.Compare(k, key) < 0
+		if n++; later || n > keepPlans && !bytes.Equal(k, key) {
 			old = append(old, bytes.Clone(k))
 		}
 	}

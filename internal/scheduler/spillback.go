@@ -155,7 +155,8 @@ func (sp *spill) back(d *Demand, t int64) int64 {
 
 // adopt recomputes the moved sensors, in their order, so that sums do not depend on
 // that of the moves. The loss compares like with like: both plans with their
-// cheapest look-ahead.
+// cheapest look-ahead. What a dropped crawl was worth one more is worth again: later
+// seconds may have room, and a capped sensor would have no other claim to them.
 func (s *solver) adopt(sol *Solution, sp *spill) {
 	w := s.workers[0]
 	for _, i := range slices.Sorted(maps.Keys(sp.old)) {
@@ -163,8 +164,12 @@ func (s *solver) adopt(sol *Solution, sp *spill) {
 		old, _ := w.judge(s.p, d, sp.old[i], s.ahead)
 		kept := slices.DeleteFunc(plan.Ticks, func(t int32) bool { return t == dropped })
 		now, judged := w.judge(s.p, d, kept, s.ahead)
-		sol.SpillLoss += float64(now-old) * s.p.unit(d)
-		sol.Dropped += len(sp.old[i]) - len(kept)
+		loss, gone := float64(now-old)*s.p.unit(d), len(sp.old[i])-len(kept)
+		sol.SpillLoss += loss
+		sol.Dropped += gone
+		if gone > 0 {
+			plan.Gain = max(plan.Gain, loss/float64(gone))
+		}
 		plan.Ticks, plan.Wait, plan.next = kept, judged.Wait, judged.next
 		s.state[i].n, s.state[i].objective = int32(len(kept)), now
 	}

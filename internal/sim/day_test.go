@@ -155,12 +155,13 @@ func daySize() (sensors int, hours int) {
 // budget at any instant, and the same decisions for any number of workers.
 func TestVirtualDay(t *testing.T) {
 	n, hours := daySize()
-	sensors := randomFleet(t, n, 1)
+	seed := soakSeed()
+	sensors := randomFleet(t, n, seed)
 	par := dayParameters()
 	var first uint64
 	for i, workers := range []int{1, 2, 8} {
 		o := newObserver(sensors, par)
-		res, err := Run(Config{Sensors: sensors, Parameters: par, Start: dayStart, Seed: 3,
+		res, err := Run(Config{Sensors: sensors, Parameters: par, Start: dayStart, Seed: seed,
 			Duration: time.Duration(hours) * time.Hour, Workers: workers, Watch: o.watch})
 		if err != nil {
 			t.Fatal(err)
