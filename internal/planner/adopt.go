@@ -318,7 +318,7 @@ func (p *Planner) Jump(now time.Time) {
 	for i, s := range p.sensors {
 		s.rec.Used, s.rec.Kinds = counts[i].used, counts[i].kinds
 		s.rec.notAfter(now)
-		s.rec.NotBefore, s.rec.Contacts = time.Time{}, nil
+		s.rec.NotBefore, s.rec.Broke, s.rec.Contacts = time.Time{}, time.Time{}, nil
 		s.rec.Tracker, s.rec.Search, s.rec.Learner = nil, nil, nil
 		p.takeClaim(s, now)
 	}
