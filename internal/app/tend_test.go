@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/crawld/crawld/internal/config"
 	"github.com/crawld/crawld/internal/repository"
 	"github.com/crawld/crawld/internal/testbed"
 )
@@ -64,6 +65,9 @@ func TestNoSpaceHoldsCrawls(t *testing.T) {
 		uris = append(uris, sensor(t, bed, name).URI())
 	}
 	o := options(t, uris...)
+	// So often that a survey without a visit shows that they are held.
+	o.Config.Planner.Budget, o.Config.Polling.Policy = 1000, config.PolicyFixed
+	o.Config.Polling.Bootstrap, o.Config.Polling.MaxGap = 200*time.Millisecond, 200*time.Millisecond
 	var told states
 	o.Notify = told.note
 	var free, surveys atomic.Int64

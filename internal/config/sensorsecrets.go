@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -154,7 +153,7 @@ func (r *secretReader) roots(c SensorCredential) (roots []*x509.Certificate) {
 func (r *secretReader) secret(
 	c SensorCredential, key, path string, most int64, private bool,
 ) []byte {
-	data, mode, err := readBounded(path, most)
+	data, mode, err := readSmall(path, most)
 	if err != nil {
 		r.bad(c, key, "%s: %v", path, err)
 		return nil
@@ -172,28 +171,6 @@ func (r *secretReader) secret(
 		return nil
 	}
 	return data
-}
-
-// readBounded reads a file of at most that many bytes, and its permissions. What is no file,
-// such as a pipe, is not opened: that might wait for ever.
-func readBounded(path string, most int64) (data []byte, mode fs.FileMode, err error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-	case !info.Mode().IsRegular():
-		err = errors.New("is no ordinary file")
-	case info.Size() > most:
-		return nil, 0, fmt.Errorf("is longer than %d bytes", most)
-	default:
-		data, err = os.ReadFile(path)
-	}
-	if pe := new(fs.PathError); errors.As(err, &pe) {
-		err = pe.Err // the path is in the error's place already
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("cannot be read: %w", err)
-	}
-	return data, info.Mode().Perm(), nil
 }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -90,7 +90,7 @@ func (h *hz) check() error {
 			return fmt.Errorf("hz: sum %g", x)
 		}
 	}
-	if few := h.PollsSum / 1e6; h.PubsSum < few { // each hit has a publication, and few misses
+	if h.PollsSum > 0 && h.PubsSum < leastCount { // each hit has a publication
 		return fmt.Errorf("hz: %g polls for %g publications", h.PollsSum, h.PubsSum)
 	}
 	return errors.Join(h.checkGaps(), h.checkFilters(), h.checkPlan())

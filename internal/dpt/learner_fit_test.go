@@ -107,7 +107,7 @@ func randomEvidence(rng *rand.Rand) (*evidence, bool) {
 func TestFitAgainstEveryWindow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 9))
 	compared, caught := 0, 0
-	for range trials(1500, 20000) {
+	for range trials(1500, 8000) {
 		e, ok := randomEvidence(rng)
 		if !ok {
 			continue
@@ -137,7 +137,7 @@ func TestFitAgainstEveryWindow(t *testing.T) {
 // The chance of being awake lies in 0 .. 1 wherever it is asked for.
 func TestAwakeIsAProbability(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 9))
-	for range trials(300, 3000) {
+	for range trials(300, 1500) {
 		e, ok := randomEvidence(rng)
 		if !ok {
 			continue

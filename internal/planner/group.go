@@ -173,7 +173,7 @@ func (p *Planner) ownPoll(s *sensor, now time.Time, stretch float64) (time.Time,
 	if !s.look.at.IsZero() && s.look.at.Before(at) {
 		at, why = s.look.at, s.look.why
 	}
-	return later(later(at, now), s.broke), why
+	return later(later(at, now), s.rec.Broke), why
 }
 
 // timeGroups works out what groups want whose members' expectations have changed. While a
@@ -223,7 +223,7 @@ func (p *Planner) expected(s *sensor, g *group, now time.Time) dpt.Expected {
 	// As asked at the last outcome: a source that was expected stays so while its group waits
 	// for others.
 	at, _ := s.rec.Tracker.Next(s.rec.LastAttempt, max(p.rec.Stretch, 1))
-	at = later(later(p.spaced(s, at), s.rec.NotBefore), s.broke)
+	at = later(later(p.spaced(s, at), s.rec.NotBefore), s.rec.Broke)
 	if s.rec.Used >= s.limit() {
 		at = later(at, p.end())
 	}

@@ -31,7 +31,7 @@ func (p *Planner) Jump(by time.Duration, now time.Time) {
 // instants, and begin anew.
 func (s *sensor) shift(by time.Duration, now time.Time) {
 	s.jumped = true
-	s.issued, s.broke, s.probe = s.issued.Add(by), s.broke.Add(by), probe{}
+	s.issued, s.probe = s.issued.Add(by), probe{}
 	s.rec.Retry, s.rec.Contacts = false, nil
 	s.rec.Tracker, s.rec.Search, s.rec.Learner = nil, nil, nil
 	for _, r := range []*Record{s.rec, s.undo} {
@@ -46,7 +46,7 @@ func (s *sensor) shift(by time.Duration, now time.Time) {
 // taken to be as old as it looks. What lies ahead of a clock that was set back has been
 // read off the old one.
 func (r *Record) shift(by time.Duration, now time.Time) {
-	for _, t := range []*time.Time{&r.LastAttempt, &r.NotBefore, &r.SilentAt, &r.Fresh} {
+	for _, t := range []*time.Time{&r.LastAttempt, &r.NotBefore, &r.SilentAt, &r.Fresh, &r.Broke} {
 		if !t.IsZero() {
 			*t = t.Add(by)
 		}

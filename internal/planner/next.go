@@ -112,7 +112,7 @@ func (p *Planner) affordable(s *sensor, planned bool) bool {
 func (p *Planner) putOff(s *sensor, now time.Time) {
 	p.dropped++
 	if s.kind == visit.Probe && !s.polled(now) || s.kind == visit.Poll && len(s.groups) > 0 {
-		s.broke = p.end()
+		s.rec.Broke = p.end()
 	}
 	p.schedule(s, now)
 	if s.polled(now) && s.at.Before(p.end()) {

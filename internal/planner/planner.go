@@ -59,7 +59,6 @@ type sensor struct {
 	Plan     sleepplan.Plan // the listed one or, where that hides it, the one learned
 	edge     time.Duration  // guard that the learner wants before the ends of its windows
 	probe    probe          // what the learner wants next, while that stays
-	broke    time.Time      // theta is spent until then for its plan's upkeep and its group
 	groups   []rendezvous   // that it is a member of; the first one times it
 	look     look           // what that group wants, while it does
 	asked    bool           // a look at it is under way that the group waits for
@@ -193,6 +192,7 @@ func (p *Planner) join(fs *fleet.Sensor, rec *Record, now time.Time) {
 	s := &sensor{Sensor: fs, Plan: fs.Plan, rec: rec, pos: [4]int{absent, absent, absent, absent}}
 	if rec != nil {
 		rec.notAfter(now)
+		rec.Broke = earlier(rec.Broke, p.end())
 		if p.retuned || rec.Polling != fs.Polling {
 			p.configure(s)
 		}

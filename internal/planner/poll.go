@@ -38,7 +38,7 @@ func (p *Planner) schedule(s *sensor, now time.Time) {
 		for _, want := range []func(*sensor, time.Time) (time.Time, string, bool){
 			p.nextProbe, p.edgeLook} {
 			at, why, ok := want(s, now)
-			if at = later(p.spaced(s, at), s.broke); ok && (!found || at.Before(s.at)) {
+			if at = later(p.spaced(s, at), s.rec.Broke); ok && (!found || at.Before(s.at)) {
 				s.at, s.kind, s.why, found = at, visit.Probe, why, true
 			}
 		}

@@ -56,6 +56,7 @@ type Record struct {
 	Learner     *dpt.Learner  `json:"learner,omitempty"` // of a sensor that hides its sleep plan
 	Duty        float64       `json:"duty,omitempty"`    // awake share of Rate's exposure; 0: as listed
 	Fresh       time.Time     `json:"fresh,omitzero"`    // when it last had something new
+	Broke       time.Time     `json:"broke,omitzero"`    // theta is spent until then for its plan's upkeep and its group
 	// Completed says when it completed the condition of a group, by the group's id.
 	Completed map[string]time.Time `json:"completed,omitempty"`
 }

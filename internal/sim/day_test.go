@@ -159,7 +159,7 @@ func TestVirtualDay(t *testing.T) {
 	sensors := randomFleet(t, n, seed)
 	par := dayParameters()
 	var first uint64
-	for i, workers := range []int{1, 2, 8} {
+	for i, workers := range []int{1, 8} {
 		o := newObserver(sensors, par)
 		res, err := Run(Config{Sensors: sensors, Parameters: par, Start: dayStart, Seed: seed,
 			Duration: time.Duration(hours) * time.Hour, Workers: workers, Watch: o.watch})
