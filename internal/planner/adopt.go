@@ -169,7 +169,7 @@ func (p *Planner) demandFrom(s *sensor, from time.Time) *scheduler.Demand {
 	d := &scheduler.Demand{Spans: p.par.spans(a, start, p.par.length()+p.rec.Extra)}
 	p.par.demand(d, a, start, gap)
 	if s.MaxCrawls >= 0 {
-		d.Cap = max(0, s.MaxCrawls-s.rec.Used)
+		d.Cap = max(0, s.limit()-s.rec.Used)
 	}
 	return d
 }
