@@ -1,7 +1,6 @@
 package coapclient
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -68,6 +67,18 @@ var plugPeers = []plugPeer{
 			"?sz=*": 1, "?href=/link1": 1, "?href=/link*": 2},
 		rows: 23, start: startNodeCoAP, change: getChange,
 		without: map[string]string{"BLOCK_06": "it sends blocks of 16 bytes empty"},
+	},
+	{
+		name: "aiocoap", resources: plugResources, bodies: plugBodies,
+		links: map[string]int{"": 11, "?rt=Type1": 2, "?rt=*": 11, "?rt=Type2": 2, "?if=If*": 3,
+			"?sz=*": 1, "?href=/link1": 1, "?href=/link*": 2},
+		rows: 24, start: startAiocoap, change: getChange,
+	},
+	{
+		name: "Californium", resources: plugResources, bodies: plugBodies,
+		links: map[string]int{"": 12, "?rt=Type1": 2, "?rt=*": 3, "?rt=Type2": 2, "?if=If*": 3,
+			"?sz=*": 1, "?href=/link1": 1, "?href=/link*": 2},
+		rows: 24, start: startCalifornium, change: getChange,
 	},
 }
 
@@ -204,31 +215,4 @@ func separately(w mux.ResponseWriter, r *mux.Message) {
 		m.SetBody(bytes.NewReader([]byte("separate")))
 		_ = conn.WriteMessage(m)
 	}()
-}
-
-// startNodeCoAP serves the resources with node-coap.
-func startNodeCoAP(t *testing.T, _ *plugPeer) netip.AddrPort {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("node is not installed (Debian: nodejs)")
-	}
-	out, err := exec.Command(node, "-e", "require.resolve('coap')").CombinedOutput()
-	if err != nil {
-		t.Skipf("node has no package coap: npm install coap@1.5.0 somewhere and point NODE_PATH "+
-			"to its node_modules\n%.200s", out)
-	}
-	cmd := exec.Command(node, "testdata/plugtest.js")
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command(t, cmd)
-	port, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal("node-coap did not start: ", err)
-	}
-	return netip.MustParseAddrPort("127.0.0.1:" + strings.TrimSpace(port))
 }

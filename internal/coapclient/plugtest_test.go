@@ -3,7 +3,6 @@ package coapclient
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -274,9 +273,6 @@ func TestPlugtests(t *testing.T) {
 			}
 		})
 	}
-	for _, absent := range []string{"aiocoap", "Californium"} {
-		t.Run(absent, func(t *testing.T) { t.Skip("no server of its make is on this machine") })
-	}
 }
 
 func runPlugtest(t *testing.T, p *plugPeer, row plugtest, address netip.AddrPort) {
@@ -324,8 +320,5 @@ func TestPlugtestRows(t *testing.T) {
 				t.Errorf("no row %s", id)
 			}
 		}
-	}
-	if _, err := os.Stat("testdata/plugtest.js"); err != nil {
-		t.Error(err)
 	}
 }
