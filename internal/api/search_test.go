@@ -74,7 +74,7 @@ func (d *daemon) everything(keep meaning) (hits []string) {
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		age := d.now.Sub(v.Verified)
+		age := max(d.now.Sub(v.Verified), 0) // a visit may end after now
 		for _, l := range linkformat.Parse(body).Links {
 			if !keep(e, age, l) {
 				continue
