@@ -82,7 +82,7 @@ var invariants = []invariant{
 	{id: "T16", name: "slow, long, smuggled requests", pkg: "./internal/app",
 		run: "^(TestSlowClients|TestLongBodiesAreCut|TestSmuggling)$"},
 	{id: "T17", name: "other implementations", pkg: "./internal/coapclient",
-		run: "^(TestLibcoapServer|TestLibcoapPSK|TestLibcoapOverTCP|TestGoCoAPServer|TestPlugtests)$"},
+		run: "^(TestLibcoapServer|TestLibcoapPSK|TestLibcoapOverTCP|TestGoCoAPServer|TestPlugtests|TestPlugtestsDTLS)$"},
 	{id: "T17", name: "other implementations, daemon", pkg: "./cmd/crawld", run: "^TestPeers$"},
 	{id: "T18", name: "unit file", pkg: "./deploy", run: "^(TestUnit|TestNothingNeeded)"},
 }

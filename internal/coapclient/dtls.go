@@ -168,6 +168,8 @@ func (a *association) refused(err error, ctx, caller context.Context) *failure {
 		return failf(ReasonLimit, "%d datagrams sent for a handshake with %v", a.sent.Load(), e.addr)
 	case unreachableError(err):
 		return failf(ReasonICMP, "%v: %v", e.addr, err)
+	case errors.As(err, &alert) && closeNotify(alert) && w.finished.Load() < 2:
+		return failf(ReasonClosed, "%v gave the handshake up: %v", e.addr, err)
 	case errors.As(err, &alert):
 		return failf(ReasonAuth, "%v refused the handshake: %v", e.addr, err)
 	case ctx.Err() == nil:
@@ -181,6 +183,13 @@ func (a *association) refused(err error, ctx, caller context.Context) *failure {
 		return failf(ReasonProgress, "%v began a handshake and then said nothing", e.addr)
 	}
 	return e.whyStopped(caller)
+}
+
+// closeNotify tells the alert that says no more than that the other end is done: libcoap with
+// GnuTLS sends it in some handshakes that lose datagrams.
+func closeNotify(alert interface{ Marshal() ([]byte, error) }) bool {
+	b, err := alert.Marshal()
+	return err == nil && len(b) == 2 && b[1] == 0
 }
 
 // trust explains errors of certificates in the operator's words.

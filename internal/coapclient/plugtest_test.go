@@ -13,8 +13,8 @@ import (
 )
 
 // plugtest is a row of the ETSI and IETF test descriptions for CoAP (CORE), link format
-// (LINK) and block-wise transfer (BLOCK). A row without a check does not apply, why says
-// for what reason.
+// (LINK), block-wise transfer (BLOCK), observation (OBS) and DTLS. A row without a check does
+// not apply, why says for what reason.
 type plugtest struct {
 	id       string
 	does     string
@@ -24,6 +24,7 @@ type plugtest struct {
 	opts     Options
 	air      testbed.Air // of the network between the two
 	check    func(t *testing.T, p *plugRun)
+	secure   func(t *testing.T, p *plugDTLS) // the check of a row of DTLS
 	why      string
 }
 
@@ -43,7 +44,19 @@ func nonConfirmable(v *visit.Visit) { v.NON = true }
 // lossyAir loses what the description of the lossy rows wants lost: some of each.
 var lossyAir = testbed.Air{Loss: .25}
 
-var plugtests = []plugtest{
+var plugtests = slices.Concat(plugCore, plugSecure, plugObserve())
+
+// plugObserve are rows of a client that is notified of changes.
+func plugObserve() (rows []plugtest) {
+	for i := range 14 {
+		rows = append(rows, plugtest{id: fmt.Sprintf("OBS_%02d", i+1), does: "observation",
+			why: "the client observes nothing: a sensor would have to be awake when it has news " +
+				"for an observer, and would spend on every change"})
+	}
+	return rows
+}
+
+var plugCore = []plugtest{
 	{id: "CORE_01", does: "GET, confirmable", resource: "test", check: wholeBody},
 	{id: "CORE_02", does: "DELETE, confirmable", why: onlyGET},
 	{id: "CORE_03", does: "PUT, confirmable", why: onlyGET},
@@ -309,12 +322,12 @@ func runPlugtest(t *testing.T, p *plugPeer, row plugtest, address netip.AddrPort
 func TestPlugtestRows(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range plugtests {
-		if (row.check == nil) == (row.why == "") || row.does == "" || seen[row.id] {
+		if (row.check == nil && row.secure == nil) == (row.why == "") || row.does == "" || seen[row.id] {
 			t.Errorf("row %+v", row)
 		}
 		seen[row.id] = true
 	}
-	for list, n := range map[string]int{"CORE": 23, "LINK": 9, "BLOCK": 6} {
+	for list, n := range map[string]int{"CORE": 23, "LINK": 9, "BLOCK": 6, "DTLS": 7, "OBS": 14} {
 		for i := range n {
 			if id := fmt.Sprintf("%s_%02d", list, i+1); !seen[id] {
 				t.Errorf("no row %s", id)

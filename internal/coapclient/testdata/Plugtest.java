@@ -10,8 +10,16 @@ import org.eclipse.californium.core.server.resources.CoapExchange;
 import org.eclipse.californium.core.server.resources.Resource;
 import org.eclipse.californium.elements.config.Configuration;
 import org.eclipse.californium.elements.config.UdpConfig;
+import org.eclipse.californium.scandium.DTLSConnector;
+import org.eclipse.californium.scandium.config.DtlsConfig;
+import org.eclipse.californium.scandium.config.DtlsConnectorConfig;
+import org.eclipse.californium.scandium.dtls.SingleNodeConnectionIdGenerator;
+import org.eclipse.californium.scandium.dtls.pskstore.AdvancedSinglePskStore;
 
-/** The resources of the plugtest lists on Californium. Prints its port, ends with its standard input. */
+/**
+ * The resources of the plugtest lists on Californium, plain and, with the pre-shared key of the
+ * arguments (identity, key), over DTLS. Prints the two ports, ends with its standard input.
+ */
 public class Plugtest {
 	static byte version = 1;
 
@@ -67,13 +75,25 @@ public class Plugtest {
 		return parent;
 	}
 
+	static CoapEndpoint secure(Configuration config, String identity, String key) {
+		DtlsConnectorConfig.Builder dtls = DtlsConnectorConfig.builder(config)
+				.set(DtlsConfig.DTLS_ROLE, DtlsConfig.DtlsRole.SERVER_ONLY)
+				.setAddress(new InetSocketAddress("127.0.0.1", 0))
+				.setConnectionIdGenerator(new SingleNodeConnectionIdGenerator(6))
+				.setAdvancedPskStore(new AdvancedSinglePskStore(identity, key.getBytes()));
+		return new CoapEndpoint.Builder().setConfiguration(config)
+				.setConnector(new DTLSConnector(dtls.build())).build();
+	}
+
 	public static void main(String[] args) throws Exception {
 		CoapConfig.register();
 		UdpConfig.register();
+		DtlsConfig.register();
 		Configuration config = Configuration.createStandardWithoutFile();
 		CoapServer server = new CoapServer(config);
 		server.addEndpoint(new CoapEndpoint.Builder().setConfiguration(config)
 				.setInetSocketAddress(new InetSocketAddress("127.0.0.1", 0)).build());
+		server.addEndpoint(secure(config, args[0], args[1]));
 		server.add(text("test", x -> "test").links("rt", "Type1", "Type2").links("if", "If1"),
 				text("link1", x -> "link1").links("rt", "Type1").links("if", "If1"),
 				text("link2", x -> "link2").links("rt", "Type2", "Type3").links("if", "If2"),
@@ -85,7 +105,8 @@ public class Plugtest {
 				text("separate", Plugtest::separate), text("validate", Plugtest::validate),
 				text("change", x -> String.valueOf(++version)));
 		server.start();
-		System.out.println(server.getEndpoints().get(0).getAddress().getPort());
+		System.out.println(server.getEndpoints().get(0).getAddress().getPort() + " "
+				+ server.getEndpoints().get(1).getAddress().getPort());
 		System.in.transferTo(java.io.OutputStream.nullOutputStream());
 		server.destroy();
 	}
