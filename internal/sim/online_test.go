@@ -20,7 +20,7 @@ func online(tb testing.TB, sensors, runs int) Online {
 	}
 	c := Online{Family: half, Sensors: sensors, Runs: runs, Seed: 1}
 	if ci() {
-		c.Sensors, c.Runs = 0, 3
+		c.Sensors, c.Runs = 0, 2
 	}
 	return c
 }

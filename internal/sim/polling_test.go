@@ -80,7 +80,7 @@ func drawTraffic(rng *rand.Rand) Traffic {
 func TestReplayAgreesWithASlowOne(t *testing.T) {
 	t.Parallel()
 	counted, caught := map[dpt.Policy]int{}, 0
-	for trial := range uint64(pollTrials(150, 3000)) {
+	for trial := range uint64(pollTrials(150, 1500)) {
 		rng := rand.New(rand.NewPCG(trial, 1))
 		n := 20 + rng.IntN(60)
 		if rng.IntN(10) == 0 {
