@@ -57,6 +57,7 @@ var rooms = map[string]room{
 	"internal/crawler":     {"planner scheduler visit fleet sleepplan linkformat", world, ""},
 	"internal/api": {"repository planner scheduler visit fleet sleepplan linkformat epcis discovery search",
 		world, ""},
+	"internal/discovery/worked": {"epcis", values, ""},
 	"internal/directory": {"repository planner scheduler visit fleet sleepplan linkformat epcis discovery search",
 		world, ""},
 	"internal/rival":    {"epcis discovery", world, ""},
@@ -227,6 +228,31 @@ func (s source) uses(r room) []string {
 	return faults
 }
 
+// Most lines of a function, in production files and in tests.
+const (
+	longestFunction = 60
+	longestTest     = 100
+)
+
+// long returns the functions that have more lines, from func to the last brace.
+func (s source) long() (faults []string) {
+	most := longestFunction
+	if strings.HasSuffix(s.path, "_test.go") {
+		most = longestTest
+	}
+	for _, decl := range s.file.Decls {
+		f, is := decl.(*ast.FuncDecl)
+		if !is {
+			continue
+		}
+		n := s.fset.Position(f.End()).Line - s.fset.Position(f.Pos()).Line + 1
+		if n > most {
+			faults = append(faults, s.at(f, "%s has %d lines, more than %d", f.Name.Name, n, most))
+		}
+	}
+	return faults
+}
+
 // machine are traces of the place where the code was written. They are put
 // together here, so that this file has none.
 var machine = []string{
@@ -303,23 +329,32 @@ func recentDTLS(mod string) bool {
 	return found && err == nil && slices.Compare([]int{major, minor, patch}, least) >= 0
 }
 
-func TestRooms(t *testing.T) {
-	var files []source
+// sources are the module's Go files, production and tests.
+func sources(t *testing.T) (production, tests []source) {
+	t.Helper()
 	walk(t, func(name string, text []byte) {
-		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") ||
-			strings.Contains(name, "testdata/") {
+		if !strings.HasSuffix(name, ".go") || strings.Contains(name, "testdata/") {
 			return
 		}
 		s, err := parseSource(name, text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, s)
+		if strings.HasSuffix(name, "_test.go") {
+			tests = append(tests, s)
+		} else {
+			production = append(production, s)
+		}
 	})
-	if len(files) < 20 {
-		t.Fatalf("only %d files found", len(files))
+	if len(production) < 20 || len(tests) < 20 {
+		t.Fatalf("only %d files and %d of tests found", len(production), len(tests))
 	}
-	for _, fault := range judge(files) {
+	return production, tests
+}
+
+func TestRooms(t *testing.T) {
+	production, _ := sources(t)
+	for _, fault := range judge(production) {
 		t.Error(fault)
 	}
 }
@@ -344,6 +379,12 @@ func TestLengths(t *testing.T) {
 		}
 		if n := bytes.Count(text, []byte("\n")); n >= limit {
 			t.Errorf("%s has %d lines, must stay under %d", name, n, limit)
+		}
+	}
+	production, tests := sources(t)
+	for _, s := range slices.Concat(production, tests) {
+		for _, fault := range s.long() {
+			t.Error(fault)
 		}
 	}
 }
@@ -405,6 +446,15 @@ func TestRulesCatchBareAndMarkedFiles(t *testing.T) {
 	}
 	if got := judge([]source{bare}); len(got) != 1 || got[0] != "internal/dpt: no package comment" {
 		t.Errorf("%q", got)
+	}
+	lines := strings.Repeat("\n", 100)
+	for name, most := range map[string]int{"a.go": longestFunction, "a_test.go": longestTest} {
+		for n, want := range map[int]int{most: 0, most + 1: 1} {
+			s, err := parseSource(name, []byte("package a\n// f is\n// long.\nfunc f() {"+lines[:n-1]+"}"))
+			if got := s.long(); err != nil || len(got) != want {
+				t.Errorf("%d lines in %s: %q, %v", n, name, got, err)
+			}
+		}
 	}
 	for _, trace := range machine {
 		if got := traces("a.md", []byte("one\nsee "+trace+"x\n")); len(got) != 1 {

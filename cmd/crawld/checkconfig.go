@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -120,68 +121,85 @@ func checkConfigCommand() *cobra.Command {
 		Use:   "check-config",
 		Short: "Check configuration and sensor lists with the code that run starts with",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, f, refused, err := s.fleet()
-			if err != nil {
-				return err
-			}
-			_, warnings, err := app.Credentials(&c)
-			if err != nil {
-				return invalid(err)
-			}
-			for _, w := range warnings {
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
-			}
-			for _, r := range refused {
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", r)
-			}
-			secrets, err := c.Credentials()
-			if err == nil {
-				err = app.CheckWeb(c.Web)
-			}
-			if err != nil {
-				return invalid(err)
-			}
-			for _, w := range secrets.Warnings {
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
-			}
-			if c.Planner.End == config.EndFixed && c.Planner.Theta(f.Len()) < f.Len() {
-				fmt.Fprintf(cmd.ErrOrStderr(), "warning: planner.end fixed crawls every sensor in every range in "+
-					"which it wakes: a budget of %d for %d sensors may not do; such ranges are planned "+
-					"with carry\n", c.Planner.Theta(f.Len()), f.Len())
-			}
-			if n := coarse(f, c.Planner.ResolvedTick(), c.Planner.Range); n > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "note: %d sensors have awake windows shorter than %d ticks of %v: "+
-					"their plans are coarse; a shorter planner.tick is finer\n",
-					n, ticksPerWindow, c.Planner.ResolvedTick())
-			}
-			unknown := 0
-			for _, sensor := range f.All() {
-				if _, limited := sensor.Plan.KnownUntil(); limited {
-					unknown++
-				}
-			}
-			report := configReport{s.config, f.Len(), unknown, len(refused),
-				len(c.Groups), len(c.Publishers), len(c.Readers), c.Planner.Theta(f.Len()), c.Data}
-			if output(cmd) == "json" {
-				return printJSON(cmd.OutOrStdout(), report)
-			}
-			return table(cmd.OutOrStdout(), func(row func(...any)) {
-				row("configuration", s.config)
-				row("sensors", report.Sensors)
-				row("of them without a lasting sleep plan", report.Unknown)
-				row("refused", report.Refused)
-				row("groups", report.Groups)
-				row("publishers", report.Publishers)
-				row("readers", report.Readers)
-				row("budget per range", report.Budget)
-				row("data", report.Data)
-			})
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return s.check(cmd) },
 	}
 	s.flags(cmd)
 	outputFlag(cmd, "table", "json")
 	return cmd
+}
+
+// check reads all that run would read and tells what it found.
+func (s *sources) check(cmd *cobra.Command) error {
+	c, f, refused, err := s.fleet()
+	if err != nil {
+		return err
+	}
+	if err := checkSecrets(cmd.ErrOrStderr(), &c, refused); err != nil {
+		return invalid(err)
+	}
+	warnOfPlanning(cmd.ErrOrStderr(), &c.Planner, f)
+	unknown := 0
+	for _, sensor := range f.All() {
+		if _, limited := sensor.Plan.KnownUntil(); limited {
+			unknown++
+		}
+	}
+	report := configReport{s.config, f.Len(), unknown, len(refused),
+		len(c.Groups), len(c.Publishers), len(c.Readers), c.Planner.Theta(f.Len()), c.Data}
+	if output(cmd) == "json" {
+		return printJSON(cmd.OutOrStdout(), report)
+	}
+	return table(cmd.OutOrStdout(), func(row func(...any)) {
+		row("configuration", s.config)
+		row("sensors", report.Sensors)
+		row("of them without a lasting sleep plan", report.Unknown)
+		row("refused", report.Refused)
+		row("groups", report.Groups)
+		row("publishers", report.Publishers)
+		row("readers", report.Readers)
+		row("budget per range", report.Budget)
+		row("data", report.Data)
+	})
+}
+
+// checkSecrets reads every file with a key, token or certificate. Warnings go to w, those
+// about refused sensors among them.
+func checkSecrets(w io.Writer, c *config.Config, refused []config.Refusal) error {
+	_, warnings, err := app.Credentials(c)
+	if err != nil {
+		return err
+	}
+	for _, warning := range warnings {
+		fmt.Fprintln(w, "warning:", warning)
+	}
+	for _, r := range refused {
+		fmt.Fprintln(w, "warning:", r)
+	}
+	secrets, err := c.Credentials()
+	if err == nil {
+		err = app.CheckWeb(c.Web)
+	}
+	if err != nil {
+		return err
+	}
+	for _, warning := range secrets.Warnings {
+		fmt.Fprintln(w, "warning:", warning)
+	}
+	return nil
+}
+
+// warnOfPlanning tells what is valid and yet will not do what it says.
+func warnOfPlanning(w io.Writer, p *config.Planner, f *fleet.Fleet) {
+	if p.End == config.EndFixed && p.Theta(f.Len()) < f.Len() {
+		fmt.Fprintf(w, "warning: planner.end fixed crawls every sensor in every range in "+
+			"which it wakes: a budget of %d for %d sensors may not do; such ranges are planned "+
+			"with carry\n", p.Theta(f.Len()), f.Len())
+	}
+	if n := coarse(f, p.ResolvedTick(), p.Range); n > 0 {
+		fmt.Fprintf(w, "note: %d sensors have awake windows shorter than %d ticks of %v: "+
+			"their plans are coarse; a shorter planner.tick is finer\n",
+			n, ticksPerWindow, p.ResolvedTick())
+	}
 }
 
 // ticksPerWindow is from how many ticks in a window on the plan is as good as a

@@ -40,20 +40,9 @@ if the file cannot be opened.`,
 			}
 			report, err := repository.Check(data, repository.Options{})
 			if err != nil {
-				if errors.Is(err, repository.ErrCorrupt) {
-					return unhealthy(err)
-				}
-				return err
+				return damaged(err)
 			}
-			if output(cmd) == "json" {
-				err = printJSON(cmd.OutOrStdout(), report)
-			} else {
-				err = checkTable(cmd, report)
-			}
-			if err == nil && len(report.Problems) > 0 {
-				return unhealthy(errSilent)
-			}
-			return err
+			return printReport(cmd, report)
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", config.Default().Data, "database file")
@@ -69,14 +58,32 @@ func rebuildIndex(cmd *cobra.Command, data string) error {
 	}
 	repo, err := repository.Open(data, repository.Options{})
 	if err != nil {
-		if errors.Is(err, repository.ErrCorrupt) {
-			return unhealthy(err)
-		}
-		return err
+		return damaged(err)
 	}
 	n, err := repo.Reindex(cmd.Context())
 	if err = errors.Join(err, repo.Close()); err == nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d descriptions indexed\n", n)
+	}
+	return err
+}
+
+// damaged tells a file that is damaged, exit code 4, from one that cannot be opened.
+func damaged(err error) error {
+	if errors.Is(err, repository.ErrCorrupt) {
+		return unhealthy(err)
+	}
+	return err
+}
+
+// printReport shows what a check has found; a problem is exit code 4.
+func printReport(cmd *cobra.Command, r repository.Report) (err error) {
+	if output(cmd) == "json" {
+		err = printJSON(cmd.OutOrStdout(), r)
+	} else {
+		err = checkTable(cmd, r)
+	}
+	if err == nil && len(r.Problems) > 0 {
+		return unhealthy(errSilent)
 	}
 	return err
 }

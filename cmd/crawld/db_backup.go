@@ -36,10 +36,7 @@ the two is there, whole.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := repository.Compact(data, repository.Options{}, keep)
 			if err != nil {
-				if errors.Is(err, repository.ErrCorrupt) {
-					return unhealthy(err)
-				}
-				return err
+				return damaged(err)
 			}
 			if output(cmd) == "json" {
 				return printJSON(cmd.OutOrStdout(), c)
@@ -77,15 +74,7 @@ Exit code 0 if the copy is sound, 4 if it has problems, 1 if there is none.`,
 			if err != nil {
 				return err
 			}
-			if output(cmd) == "json" {
-				err = printJSON(cmd.OutOrStdout(), report)
-			} else {
-				err = checkTable(cmd, report)
-			}
-			if err == nil && len(report.Problems) > 0 {
-				return unhealthy(errSilent)
-			}
-			return err
+			return printReport(cmd, report)
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", config.Default().Data,

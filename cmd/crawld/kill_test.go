@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/crawld/crawld/internal/mutant"
-	"github.com/crawld/crawld/internal/repository"
 	"github.com/crawld/crawld/internal/testbed"
 )
 
@@ -106,16 +105,9 @@ func (v *victim) look(d *process, sensor string) {
 // and is not there whole.
 func (v *victim) lost() (missing []stored) {
 	v.t.Helper()
-	report, err := repository.Check(v.data(), repository.Options{})
-	if err != nil || len(report.Problems) > 0 {
-		v.t.Fatalf("check: %v %v", err, report.Problems)
-	}
-	v.snapshots = report.Snapshots
-	r, err := repository.Open(v.data(), repository.Options{ReadOnly: true})
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	r, report := v.left()
 	defer r.Close()
+	v.snapshots = report.Snapshots
 	have := map[stored]bool{}
 	for i := range killedSensors {
 		sensor := fmt.Sprintf("s%02d", i)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawld/crawld/internal/repository"
 	"github.com/crawld/crawld/internal/testbed"
 )
 
@@ -164,6 +165,20 @@ func (s site) check(binary string) {
 	if err != nil || !strings.Contains(string(out), "clean") {
 		s.t.Errorf("db check: %v\n%s", err, out)
 	}
+}
+
+// left opens the file that a daemon left, in which a check must find nothing.
+func (s site) left() (*repository.Repository, repository.Report) {
+	s.t.Helper()
+	report, err := repository.Check(s.data(), repository.Options{})
+	if err != nil || len(report.Problems) > 0 {
+		s.t.Fatalf("check: %v %v", err, report.Problems)
+	}
+	r, err := repository.Open(s.data(), repository.Options{ReadOnly: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r, report
 }
 
 // newBed is a bed that ends with the test.

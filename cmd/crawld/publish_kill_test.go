@@ -114,14 +114,7 @@ func (m *market) kill(round int) {
 // and are not there whole, and how many are there more than once.
 func (m *market) lost() (missing []string, twice int) {
 	m.t.Helper()
-	report, err := repository.Check(m.data(), repository.Options{})
-	if err != nil || len(report.Problems) > 0 {
-		m.t.Fatalf("check: %v %v", err, report.Problems)
-	}
-	r, err := repository.Open(m.data(), repository.Options{ReadOnly: true})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	r, _ := m.left()
 	defer r.Close()
 	have := map[string]int{}
 	for cursor, more := "", true; more; {

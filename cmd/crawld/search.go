@@ -51,7 +51,7 @@ func searchCommand() *cobra.Command {
   sensor=roof*              the sensor's id
   label.site=lab            a label of the sensor
 
-An empty expression lists everything. Exit code 4 if a description was left out because
+An empty expression, '', lists everything. Exit code 4 if a description was left out because
 it is damaged.`,
 		Example: `  crawld search 'rt=temperature* age<10m'
   crawld search --output csv state=unreachable`,

@@ -117,17 +117,9 @@ func New(o Options) (_ *App, err error) {
 		return nil, err
 	}
 	a.defers("sockets", a.client.Close)
-	now := time.Now().Round(0).UTC()
-	saved, err := a.restore(now)
+	p, err := a.newPlanner(all, par)
 	if err != nil {
 		return nil, err
-	}
-	p, err := planner.New(all, par, saved, now)
-	if err != nil { // the sensors' records have been checked one by one
-		o.Log.Error("saved plan is unreadable, a new range starts", zap.Error(err))
-		if p, err = planner.New(all, par, planner.Saved{Sensors: saved.Sensors}, now); err != nil {
-			return nil, err
-		}
 	}
 	a.crawler = crawler.New(p, crawler.Options{Fetch: a.fetch, Store: a.store,
 		Hold:      func() bool { return a.repo.Refuses() != nil },
@@ -138,6 +130,21 @@ func New(o Options) (_ *App, err error) {
 		o.Log.Error("groups are not republished until the lists are reloaded", zap.Error(err))
 	}
 	return a, a.listen()
+}
+
+// newPlanner goes on from what is saved.
+func (a *App) newPlanner(all *fleet.Fleet, par planner.Parameters) (*planner.Planner, error) {
+	now := time.Now().Round(0).UTC()
+	saved, err := a.restore(now)
+	if err != nil {
+		return nil, err
+	}
+	p, err := planner.New(all, par, saved, now)
+	if err != nil { // the sensors' records have been checked one by one
+		a.o.Log.Error("saved plan is unreadable, a new range starts", zap.Error(err))
+		return planner.New(all, par, planner.Saved{Sensors: saved.Sensors}, now)
+	}
+	return p, nil
 }
 
 func (a *App) openStore() (err error) {

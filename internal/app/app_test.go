@@ -68,6 +68,22 @@ func (s *states) note(state string) {
 	s.all = append(s.all, first)
 }
 
+// pair is two sensors that serve until the test ends.
+func pair(t *testing.T) (one, two *testbed.Sensor) {
+	t.Helper()
+	bed := testbed.New(1)
+	t.Cleanup(func() { _ = bed.Close() })
+	return sensor(t, bed, "one"), sensor(t, bed, "two")
+}
+
+// supervised are options for one sensor under a supervisor.
+func supervised(t *testing.T, s *testbed.Sensor) (Options, *states) {
+	t.Helper()
+	o, told := options(t, s.URI()), &states{}
+	o.Notify = told.note
+	return o, told
+}
+
 // start runs the app and returns how to end it.
 func start(t *testing.T, o Options) (*App, func()) {
 	t.Helper()
@@ -120,12 +136,8 @@ func await(t *testing.T, a *App, what string, holds func(p *planner.Planner, now
 }
 
 func TestCrawlsReloadsAndStops(t *testing.T) {
-	bed := testbed.New(1)
-	defer bed.Close()
-	one, two := sensor(t, bed, "one"), sensor(t, bed, "two")
-	o := options(t, one.URI())
-	var told states
-	o.Notify = told.note
+	one, two := pair(t)
+	o, told := supervised(t, one)
 	a, stop := start(t, o)
 	defer stop()
 	seen := func(uri string) func(*planner.Planner, time.Time) bool {
@@ -171,12 +183,8 @@ func TestCrawlsReloadsAndStops(t *testing.T) {
 // A list that changes is read without being asked for, a bad one is kept out,
 // and what did not change is not read again.
 func TestListsAreWatched(t *testing.T) {
-	bed := testbed.New(1)
-	defer bed.Close()
-	one, two := sensor(t, bed, "one"), sensor(t, bed, "two")
-	o := options(t, one.URI())
-	var told states
-	o.Notify = told.note
+	one, two := pair(t)
+	o, told := supervised(t, one)
 	a, stop := start(t, o)
 	defer stop()
 	listed := func(uri string) func(*planner.Planner, time.Time) bool {

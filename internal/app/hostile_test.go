@@ -216,78 +216,97 @@ type attack struct {
 
 const smuggled = "GET /-/smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 
-func attacks() []attack {
-	get := func(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: x\r\n\r\n" }
-	head := func(lines string) string { return "GET /-/ready HTTP/1.1\r\nHost: x\r\n" + lines + "\r\n" }
-	post := func(lines, body string) string {
-		return "POST /-/ready HTTP/1.1\r\nHost: x\r\n" + lines + "\r\n" + body
-	}
-	return []attack{
-		{"nothing wrong", get("/-/ready") + get("/-/ready"), []int{200, 200}},
-		{"two lengths", post("Content-Length: 0\r\nContent-Length: 39\r\n", smuggled), []int{400}},
-		{"two lengths in one", post("Content-Length: 0, 39\r\n", smuggled), []int{400}},
-		{"signed length", post("Content-Length: +39\r\n", smuggled), []int{400}},
-		{"hexadecimal length", post("Content-Length: 0x27\r\n", smuggled), []int{400}},
-		{"negative length", post("Content-Length: -1\r\n", smuggled), []int{400}},
-		{"huge length", post("Content-Length: 99999999999999999999\r\n", ""), []int{400}},
-		{"space before the colon", post("Content-Length : 39\r\n", smuggled), []int{400}},
-		{"CL.TE", post("Content-Length: 39\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"+smuggled),
-			[]int{405}},
-		{"TE.CL", post("Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
-			"27\r\n"+smuggled+"\r\n0\r\n\r\n"), []int{405}},
-		{"two codings", post("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
-			"0\r\n\r\n"+smuggled), []int{501}},
-		{"unknown coding", post("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"+smuggled), []int{501}},
-		{"coding with a tab", post("Transfer-Encoding: \vchunked\r\n", "0\r\n\r\n"+smuggled), []int{400}},
-		{"coding in HTTP/1.0", "POST /-/ready HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" +
-			smuggled, []int{405}},
-		{"coding folded", post("Transfer-Encoding:\r\n chunked\r\n", "0\r\n\r\n"), []int{405}},
-		{"chunk of no size", post("Transfer-Encoding: chunked\r\n", "\r\n"+smuggled), []int{405}},
-		{"chunk size too large", post("Transfer-Encoding: chunked\r\n",
-			"fffffffffffffffff\r\n"+smuggled), []int{405}},
-		{"chunk ends by LF", post("Transfer-Encoding: chunked\r\n", "1\nA\n0\n\n"+smuggled), []int{405}},
-		{"folded header", head("X-A: b\r\n c\r\n"), []int{200}},
-		{"folded first header", "GET /-/ready HTTP/1.1\r\n Host: x\r\n\r\n", []int{400}},
-		{"bare CR in a value", head("X-A: b\rX-B: c\r\n"), []int{400}},
-		{"bare CR in the request line", "GET /-/ready\rX HTTP/1.1\r\nHost: x\r\n\r\n", []int{400}},
-		{"NUL in a value", head("X-A: b\x00c\r\n"), []int{400}},
-		{"NUL in a name", head("X-\x00: b\r\n"), []int{400}},
-		{"no colon", head("nonsense\r\n"), []int{400}},
-		{"empty name", head(": x\r\n"), []int{400}},
-		{"two hosts", head("Host: y\r\n"), []int{400}},
-		{"no host", "GET /-/ready HTTP/1.1\r\n\r\n", []int{400}},
-		{"host with a path", "GET /-/ready HTTP/1.1\r\nHost: x/../y\r\n\r\n", []int{400}},
-		{"huge header", head("X-A: " + strings.Repeat("a", 32<<10) + "\r\n"), []int{431}},
-		{"many headers", head(strings.Repeat("X-A: b\r\n", 4<<10)), []int{431}},
-		{"huge target", get("/-/ready?" + strings.Repeat("a", 32<<10)), []int{431}},
-		{"endless name", "GET /-/ready HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("A", 64<<10), []int{431}},
-		{"unknown version", "GET /-/ready HTTP/3.7\r\nHost: x\r\n\r\n", []int{505}},
-		{"no version", "GET /-/ready\r\n\r\n", []int{400}},
-		{"binary", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", []int{400}},
-		{"method of signs", "G\"T /-/ready HTTP/1.1\r\nHost: x\r\n\r\n", []int{400}},
-		{"CONNECT", "CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: x\r\n\r\n", []int{405}},
-		{"TRACE", "TRACE /-/ready HTTP/1.1\r\nHost: x\r\n\r\n", []int{405}},
-		{"absolute form", get("http://evil.example/-/ready"), []int{200}},
-		{"absolute form of another scheme", get("coap://127.0.0.1/-/ready"), []int{200}},
-		{"authority", get("//evil.example/-/ready"), []int{307}},
-		{"asterisk", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", []int{200}},
-		{"upgrade", head("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"), []int{200}},
-		{"NUL in the target", get("/sensors/%00"), []int{404}},
-		{"dots", get("/static/../../../../etc/passwd"), []int{307}},
-		{"encoded dots", get("/static/%2e%2e/%2e%2e/etc/passwd"), []int{404}},
-		{"dots in one segment", get("/static/..%2f..%2fetc%2fpasswd"), []int{404}},
-		{"backslashes", get(`/static/..\..\etc\passwd`), []int{404}},
-		{"long encoding", get("/static/%c0%ae%c0%ae/x"), []int{404}},
-		{"encoded encoding", get("/static/%252e%252e/x"), []int{404}},
-		{"bad encoding", get("/%zz"), []int{400}},
-		{"raw UTF-8", get("/sensors/Küche"), []int{404}},
-		{"raw bytes", get("/sensors/\xff\xfe"), []int{404}},
-		{"right-to-left", get("/sensors/%E2%80%AE"), []int{404}},
-		{"line break in the target", get("/sensors/%0d%0aSet-Cookie:%20a=b"), []int{404}},
-		{"range", head("Range: bytes=0-0,0-1,0-2,0-3\r\n"), []int{200}},
-		{"trailers that were not said", post("Transfer-Encoding: chunked\r\n",
-			"0\r\nContent-Length: 1\r\nHost: y\r\n\r\n"), []int{405}},
-	}
+// getOf, getWith and postWith are requests that are well-formed but for what they are given.
+func getOf(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: x\r\n\r\n" }
+
+func getWith(lines string) string {
+	return "GET /-/ready HTTP/1.1\r\nHost: x\r\n" + lines + "\r\n"
+}
+
+func postWith(lines, body string) string {
+	return "POST /-/ready HTTP/1.1\r\nHost: x\r\n" + lines + "\r\n" + body
+}
+
+var attacks = slices.Concat(attacksOnLengths, attacksOnHeaders, attacksOnLines, attacksOnTargets)
+
+// attacksOnLengths are about where a body ends.
+var attacksOnLengths = []attack{
+	{"nothing wrong", getOf("/-/ready") + getOf("/-/ready"), []int{200, 200}},
+	{"two lengths", postWith("Content-Length: 0\r\nContent-Length: 39\r\n", smuggled), []int{400}},
+	{"two lengths in one", postWith("Content-Length: 0, 39\r\n", smuggled), []int{400}},
+	{"signed length", postWith("Content-Length: +39\r\n", smuggled), []int{400}},
+	{"hexadecimal length", postWith("Content-Length: 0x27\r\n", smuggled), []int{400}},
+	{"negative length", postWith("Content-Length: -1\r\n", smuggled), []int{400}},
+	{"huge length", postWith("Content-Length: 99999999999999999999\r\n", ""), []int{400}},
+	{"space before the colon", postWith("Content-Length : 39\r\n", smuggled), []int{400}},
+	{"CL.TE", postWith("Content-Length: 39\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"+smuggled),
+		[]int{405}},
+	{"TE.CL", postWith("Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
+		"27\r\n"+smuggled+"\r\n0\r\n\r\n"), []int{405}},
+	{"two codings", postWith("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+		"0\r\n\r\n"+smuggled), []int{501}},
+	{"unknown coding", postWith("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"+smuggled), []int{501}},
+	{"coding with a tab", postWith("Transfer-Encoding: \vchunked\r\n", "0\r\n\r\n"+smuggled),
+		[]int{400}},
+	{"coding in HTTP/1.0", "POST /-/ready HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" +
+		smuggled, []int{405}},
+	{"coding folded", postWith("Transfer-Encoding:\r\n chunked\r\n", "0\r\n\r\n"), []int{405}},
+	{"chunk of no size", postWith("Transfer-Encoding: chunked\r\n", "\r\n"+smuggled), []int{405}},
+	{"chunk size too large", postWith("Transfer-Encoding: chunked\r\n",
+		"fffffffffffffffff\r\n"+smuggled), []int{405}},
+	{"chunk ends by LF", postWith("Transfer-Encoding: chunked\r\n", "1\nA\n0\n\n"+smuggled),
+		[]int{405}},
+	{"trailers that were not said", postWith("Transfer-Encoding: chunked\r\n",
+		"0\r\nContent-Length: 1\r\nHost: y\r\n\r\n"), []int{405}},
+}
+
+var attacksOnHeaders = []attack{
+	{"folded header", getWith("X-A: b\r\n c\r\n"), []int{200}},
+	{"folded first header", "GET /-/ready HTTP/1.1\r\n Host: x\r\n\r\n", []int{400}},
+	{"bare CR in a value", getWith("X-A: b\rX-B: c\r\n"), []int{400}},
+	{"bare CR in the request line", "GET /-/ready\rX HTTP/1.1\r\nHost: x\r\n\r\n", []int{400}},
+	{"NUL in a value", getWith("X-A: b\x00c\r\n"), []int{400}},
+	{"NUL in a name", getWith("X-\x00: b\r\n"), []int{400}},
+	{"no colon", getWith("nonsense\r\n"), []int{400}},
+	{"empty name", getWith(": x\r\n"), []int{400}},
+	{"two hosts", getWith("Host: y\r\n"), []int{400}},
+	{"no host", "GET /-/ready HTTP/1.1\r\n\r\n", []int{400}},
+	{"host with a path", "GET /-/ready HTTP/1.1\r\nHost: x/../y\r\n\r\n", []int{400}},
+	{"huge header", getWith("X-A: " + strings.Repeat("a", 32<<10) + "\r\n"), []int{431}},
+	{"many headers", getWith(strings.Repeat("X-A: b\r\n", 4<<10)), []int{431}},
+	{"huge target", getOf("/-/ready?" + strings.Repeat("a", 32<<10)), []int{431}},
+	{"endless name", "GET /-/ready HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("A", 64<<10), []int{431}},
+	{"range", getWith("Range: bytes=0-0,0-1,0-2,0-3\r\n"), []int{200}},
+}
+
+// attacksOnLines are about the first line of a request, and what else asks for another protocol.
+var attacksOnLines = []attack{
+	{"unknown version", "GET /-/ready HTTP/3.7\r\nHost: x\r\n\r\n", []int{505}},
+	{"no version", "GET /-/ready\r\n\r\n", []int{400}},
+	{"binary", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", []int{400}},
+	{"method of signs", "G\"T /-/ready HTTP/1.1\r\nHost: x\r\n\r\n", []int{400}},
+	{"CONNECT", "CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: x\r\n\r\n", []int{405}},
+	{"TRACE", "TRACE /-/ready HTTP/1.1\r\nHost: x\r\n\r\n", []int{405}},
+	{"absolute form", getOf("http://evil.example/-/ready"), []int{200}},
+	{"absolute form of another scheme", getOf("coap://127.0.0.1/-/ready"), []int{200}},
+	{"authority", getOf("//evil.example/-/ready"), []int{307}},
+	{"asterisk", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", []int{200}},
+	{"upgrade", getWith("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"), []int{200}},
+}
+
+var attacksOnTargets = []attack{
+	{"NUL in the target", getOf("/sensors/%00"), []int{404}},
+	{"dots", getOf("/static/../../../../etc/passwd"), []int{307}},
+	{"encoded dots", getOf("/static/%2e%2e/%2e%2e/etc/passwd"), []int{404}},
+	{"dots in one segment", getOf("/static/..%2f..%2fetc%2fpasswd"), []int{404}},
+	{"backslashes", getOf(`/static/..\..\etc\passwd`), []int{404}},
+	{"long encoding", getOf("/static/%c0%ae%c0%ae/x"), []int{404}},
+	{"encoded encoding", getOf("/static/%252e%252e/x"), []int{404}},
+	{"bad encoding", getOf("/%zz"), []int{400}},
+	{"raw UTF-8", getOf("/sensors/Küche"), []int{404}},
+	{"raw bytes", getOf("/sensors/\xff\xfe"), []int{404}},
+	{"right-to-left", getOf("/sensors/%E2%80%AE"), []int{404}},
+	{"line break in the target", getOf("/sensors/%0d%0aSet-Cookie:%20a=b"), []int{404}},
 }
 
 // answers sends bytes and reads every answer until the connection ends. It ends its own half
@@ -322,7 +341,7 @@ func TestSmuggling(t *testing.T) {
 	t.Parallel()
 	a, stop := watched(t, "coap://127.0.0.1:9/")
 	defer stop()
-	for _, attack := range attacks() {
+	for _, attack := range attacks {
 		codes, text, err := answers(dialled(t, a, ""), attack.bytes, len(attack.want))
 		if err != nil || !slices.Equal(codes, attack.want) {
 			t.Errorf("%s: %v, expected %v (%v)\n%.300s", attack.name, codes, attack.want, err, text)
@@ -366,7 +385,7 @@ func TestSmugglingIsCaught(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, attack := range attacks() {
+	for _, attack := range attacks {
 		if attack.name == "CL.TE" {
 			codes, _, _ := answers(conn.(*net.TCPConn), attack.bytes, 2)
 			if slices.Equal(codes, attack.want) || len(codes) != 2 {

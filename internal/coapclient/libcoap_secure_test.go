@@ -13,8 +13,8 @@ import (
 	"github.com/crawld/crawld/internal/visit"
 )
 
-// libcoapServer starts a server of libcoap with a pre-shared key and returns the plain
-// port; the secure one is the next.
+// libcoapServer starts a server of libcoap and returns its plain port; the secure one, if it
+// has one, is the next.
 func libcoapServer(t *testing.T, program string, args ...string) (plain, secure string) {
 	t.Helper()
 	path, err := exec.LookPath(program)

@@ -1,10 +1,7 @@
 package coapclient
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -15,26 +12,8 @@ import (
 // TestLibcoapServer visits libcoap's example server: its core document in one
 // datagram and in blocks, a separate response, and a revalidation by ETag.
 func TestLibcoapServer(t *testing.T) {
-	path, err := exec.LookPath("coap-server-notls")
-	if err != nil {
-		t.Skip("coap-server-notls is not installed (Debian: libcoap3-bin)")
-	}
-	free, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, port, _ := net.SplitHostPort(free.LocalAddr().String())
-	_ = free.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	server := exec.CommandContext(ctx, path, "-A", host, "-p", port)
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = server.Wait() // killed
-	})
-	base := "coap://" + net.JoinHostPort(host, port)
+	plain, _ := libcoapServer(t, "coap-server-notls")
+	base := "coap://" + plain
 	c := newClient(t, Options{Transcript: true})
 	ask := func(c *Client, v visit.Visit) visit.Outcome {
 		v.AckTimeout = time.Second

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"net/netip"
 	"runtime"
 	"testing"
 	"time"
@@ -17,6 +18,27 @@ import (
 
 	"github.com/crawld/crawld/internal/visit"
 )
+
+// idle takes the place of go-coap's runner, which leaves a goroutine asleep for seconds.
+var idle = options.WithPeriodicRunner(func(func(time.Time) bool) {})
+
+// serveGoCoAP serves what a router has with go-coap until the test ends.
+func serveGoCoAP(t *testing.T, router *mux.Router) netip.AddrPort {
+	t.Helper()
+	l, err := coapnet.NewListenUDP("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := udp.NewServer(options.WithMux(router), idle)
+	done := make(chan error)
+	go func() { done <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-done
+		_ = l.Close()
+	})
+	return netip.MustParseAddrPort(l.LocalAddr().String())
+}
 
 // TestGoCoAPServer visits a server that shares no code with this package but
 // the codec.
@@ -33,22 +55,8 @@ func TestGoCoAPServer(t *testing.T) {
 	}
 	serve("/.well-known/core", message.AppLinkFormat, []byte(links))
 	serve("/large", message.AppOctets, large)
-	l, err := coapnet.NewListenUDP("udp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The default runner leaves a goroutine asleep for seconds.
-	idle := options.WithPeriodicRunner(func(func(time.Time) bool) {})
-	server := udp.NewServer(options.WithMux(router), idle)
-	done := make(chan error)
-	go func() { done <- server.Serve(l) }()
-	t.Cleanup(func() {
-		server.Stop()
-		<-done
-		_ = l.Close()
-	})
+	base := "coap://" + serveGoCoAP(t, router).String()
 	c := newClient(t, Options{PrefBlock: 256})
-	base := "coap://" + l.LocalAddr().String()
 	ask := func(path string) visit.Outcome {
 		v := visitTo(base + path)
 		v.AckTimeout = time.Second

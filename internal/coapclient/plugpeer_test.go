@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -15,8 +14,6 @@ import (
 	"github.com/plgd-dev/go-coap/v3/message"
 	"github.com/plgd-dev/go-coap/v3/message/codes"
 	"github.com/plgd-dev/go-coap/v3/mux"
-	coapnet "github.com/plgd-dev/go-coap/v3/net"
-	"github.com/plgd-dev/go-coap/v3/options"
 	"github.com/plgd-dev/go-coap/v3/udp"
 )
 
@@ -103,30 +100,16 @@ func command(t *testing.T, cmd *exec.Cmd) {
 
 // startLibcoap starts libcoap's example server and creates what it lacks.
 func startLibcoap(t *testing.T, _ *plugPeer) netip.AddrPort {
-	path, err := exec.LookPath("coap-server-notls")
-	if err != nil {
-		t.Skip("coap-server-notls is not installed (Debian: libcoap3-bin)")
-	}
-	free, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.LocalAddr().(*net.UDPAddr).AddrPort()
-	_ = free.Close()
-	_, port, _ := net.SplitHostPort(at.String())
-	command(t, exec.Command(path, "-A", "127.0.0.1", "-p", port, "-d", "10"))
+	at, _ := libcoapServer(t, "coap-server-notls", "-d", "10")
 	c := newClient(t, Options{})
-	waitFor(t, func() bool {
-		return fetch(t, c, plugVisit("coap://"+at.String()+"/time")).Contact
-	})
-	put(t, at.String(), "/test", "test")
-	put(t, at.String(), "/seg1/seg2/seg3", "segments")
-	return at
+	waitFor(t, func() bool { return fetch(t, c, plugVisit("coap://"+at+"/time")).Contact })
+	put(t, at, "/test", "test")
+	put(t, at, "/seg1/seg2/seg3", "segments")
+	return netip.MustParseAddrPort(at)
 }
 
 func put(t *testing.T, address, path, body string) {
 	t.Helper()
-	idle := options.WithPeriodicRunner(func(func(time.Time) bool) {})
 	conn, err := udp.Dial(address, idle)
 	if err != nil {
 		t.Fatal(err)
@@ -185,20 +168,7 @@ func startGoCoAP(t *testing.T, _ *plugPeer) netip.AddrPort {
 			_ = w.SetResponse(codes.Content, message.AppLinkFormat, strings.NewReader(doc))
 		})
 	}
-	l, err := coapnet.NewListenUDP("udp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := udp.NewServer(options.WithMux(router),
-		options.WithPeriodicRunner(func(func(time.Time) bool) {}))
-	done := make(chan error)
-	go func() { done <- server.Serve(l) }()
-	t.Cleanup(func() {
-		server.Stop()
-		<-done
-		_ = l.Close()
-	})
-	return netip.MustParseAddrPort(l.LocalAddr().String())
+	return serveGoCoAP(t, router)
 }
 
 // separately answers in a message of its own; the library acknowledges meanwhile.

@@ -42,7 +42,6 @@ func goCoAPStream(t *testing.T, secure *tls.Config, large []byte) (uri string) {
 	}
 	serve("/.well-known/core", message.AppLinkFormat, []byte(links))
 	serve("/large", message.AppOctets, large)
-	idle := options.WithPeriodicRunner(func(func(time.Time) bool) {})
 	server := tcp.NewServer(options.WithMux(router), idle)
 	done := make(chan error)
 	var address string

@@ -205,54 +205,10 @@ func drawConfig(t *rapid.T) Config {
 	c.Path = "/etc/crawld.yaml"
 	c.SensorFiles = []string{"/" + rapid.StringMatching(`[a-z "'#:,{}é]{1,9}[a-z]`).Draw(t, "file")}
 	c.Data = rapid.StringMatching(`[ -~\n\té]{1,20}`).Draw(t, "data")
-	p := &c.Planner
-	p.Tick = time.Duration(rapid.IntRange(0, 60).Draw(t, "tick")) * time.Second
-	p.Range = p.ResolvedTick() * time.Duration(rapid.IntRange(30, 1000).Draw(t, "range"))
-	p.Budget = float64(rapid.IntRange(1, 1e6).Draw(t, "budget"))
-	if p.BudgetPerSensor = rapid.Bool().Draw(t, "per sensor"); p.BudgetPerSensor {
-		p.Budget /= 64
-	}
-	if p.GuardAuto = rapid.Bool().Draw(t, "guard auto"); !p.GuardAuto {
-		p.Guard = time.Duration(rapid.Int64Range(0, int64(p.Range)-1).Draw(t, "guard"))
-	}
-	p.Step = Step{Ticks: int64(rapid.IntRange(1, 30).Draw(t, "step"))}
-	if rapid.Bool().Draw(t, "step as duration") {
-		p.Step = Step{Duration: p.ResolvedTick() * time.Duration(p.Step.Ticks)}
-	}
-	p.End = rapid.SampledFrom([]string{EndLookahead, EndCarry, EndFixed}).Draw(t, "end")
-	p.Objective = rapid.SampledFrom([]string{ObjectiveExact, ObjectivePaper}).Draw(t, "objective")
-	p.Candidates = rapid.SampledFrom([]string{CandidatesEnds, CandidatesGrid}).Draw(t, "candidates")
-	p.Capacity = rapid.Float64Range(1e-3, maxRate).Draw(t, "capacity")
-	gap := rapid.IntRange(1, 5000)
-	c.Polling = Polling{Policy: PolicyFixed, SD: SDRaw, PublishTimes: PublishFalse,
-		Bootstrap: time.Duration(gap.Draw(t, "bootstrap")) * time.Millisecond,
-		MinGap:    time.Duration(gap.Draw(t, "min")) * time.Millisecond,
-		MaxGap:    time.Duration(5000+gap.Draw(t, "max")) * time.Millisecond,
-		Desync:    time.Duration(gap.Draw(t, "desync")) * time.Millisecond}
-	if rapid.Bool().Draw(t, "priced") {
-		c.Polling.Price = time.Duration(gap.Draw(t, "price")) * time.Millisecond
-	} else {
-		c.Polling.PollsPerPublication = 0.05 + float64(gap.Draw(t, "load"))/64
-	}
-	for i := range rapid.IntRange(0, 3).Draw(t, "groups") {
-		id := rapid.StringMatching(`[ -~é]{1,9}`)
-		g := Group{ID: fmt.Sprintf("g%d", i),
-			Members: rapid.SliceOfNDistinct(id, 1, 5, rapid.ID).Draw(t, "members")}
-		g.AtLeast = rapid.IntRange(1, len(g.Members)).Draw(t, "at least")
-		g.Spare = rapid.IntRange(0, len(g.Members)-g.AtLeast).Draw(t, "spare")
-		c.Groups = append(c.Groups, g)
-	}
-	text := rapid.StringMatching(`[ -~é]{1,9}`)
-	for i := range rapid.IntRange(0, 3).Draw(t, "publishers") {
-		p := Publisher{KID: fmt.Sprint(i, text.Draw(t, "kid")), KeyFile: "/" + fmt.Sprint(i),
-			TokenFile: "/t", Sources: []Source{{fmt.Sprint("s", i), text.Draw(t, "address"), "EPCIS"}}}
-		c.Publishers = append(c.Publishers, p)
-		r := Reader{TokenFile: "/r", All: i == 1}
-		if !r.All {
-			r.Sources = []string{text.Draw(t, "source") + "s"}
-		}
-		c.Readers = append(c.Readers, r)
-	}
+	drawPlanner(t, &c.Planner)
+	drawPolling(t, &c.Polling)
+	drawGroups(t, &c)
+	drawParties(t, &c)
 	for i := range rapid.IntRange(0, 3).Draw(t, "credentials") {
 		c.SensorCredentials = append(c.SensorCredentials, drawCredential(t, i))
 	}
@@ -270,9 +226,70 @@ func drawConfig(t *rapid.T) Config {
 	if rapid.Bool().Draw(t, "quota") {
 		c.Store.MaxSize = rapid.IntRange(minStore, 1<<30).Draw(t, "max size")
 	}
-	c.Limits = Limits{gap.Draw(t, "body") + 64, gap.Draw(t, "blocks"), 1024, time.Second, 9, 99}
+	some := rapid.IntRange(1, 5000)
+	c.Limits = Limits{some.Draw(t, "body") + 64, some.Draw(t, "blocks"), 1024, time.Second, 9, 99}
 	c.Log = Log{"warn", "console"}
 	return c
+}
+
+func drawPlanner(t *rapid.T, p *Planner) {
+	p.Tick = time.Duration(rapid.IntRange(0, 60).Draw(t, "tick")) * time.Second
+	p.Range = p.ResolvedTick() * time.Duration(rapid.IntRange(30, 1000).Draw(t, "range"))
+	p.Budget = float64(rapid.IntRange(1, 1e6).Draw(t, "budget"))
+	if p.BudgetPerSensor = rapid.Bool().Draw(t, "per sensor"); p.BudgetPerSensor {
+		p.Budget /= 64
+	}
+	if p.GuardAuto = rapid.Bool().Draw(t, "guard auto"); !p.GuardAuto {
+		p.Guard = time.Duration(rapid.Int64Range(0, int64(p.Range)-1).Draw(t, "guard"))
+	}
+	p.Step = Step{Ticks: int64(rapid.IntRange(1, 30).Draw(t, "step"))}
+	if rapid.Bool().Draw(t, "step as duration") {
+		p.Step = Step{Duration: p.ResolvedTick() * time.Duration(p.Step.Ticks)}
+	}
+	p.End = rapid.SampledFrom([]string{EndLookahead, EndCarry, EndFixed}).Draw(t, "end")
+	p.Objective = rapid.SampledFrom([]string{ObjectiveExact, ObjectivePaper}).Draw(t, "objective")
+	p.Candidates = rapid.SampledFrom([]string{CandidatesEnds, CandidatesGrid}).Draw(t, "candidates")
+	p.Capacity = rapid.Float64Range(1e-3, maxRate).Draw(t, "capacity")
+}
+
+func drawPolling(t *rapid.T, p *Polling) {
+	gap := rapid.IntRange(1, 5000)
+	*p = Polling{Policy: PolicyFixed, SD: SDRaw, PublishTimes: PublishFalse,
+		Bootstrap: time.Duration(gap.Draw(t, "bootstrap")) * time.Millisecond,
+		MinGap:    time.Duration(gap.Draw(t, "min")) * time.Millisecond,
+		MaxGap:    time.Duration(5000+gap.Draw(t, "max")) * time.Millisecond,
+		Desync:    time.Duration(gap.Draw(t, "desync")) * time.Millisecond}
+	if rapid.Bool().Draw(t, "priced") {
+		p.Price = time.Duration(gap.Draw(t, "price")) * time.Millisecond
+	} else {
+		p.PollsPerPublication = 0.05 + float64(gap.Draw(t, "load"))/64
+	}
+}
+
+func drawGroups(t *rapid.T, c *Config) {
+	for i := range rapid.IntRange(0, 3).Draw(t, "groups") {
+		id := rapid.StringMatching(`[ -~é]{1,9}`)
+		g := Group{ID: fmt.Sprintf("g%d", i),
+			Members: rapid.SliceOfNDistinct(id, 1, 5, rapid.ID).Draw(t, "members")}
+		g.AtLeast = rapid.IntRange(1, len(g.Members)).Draw(t, "at least")
+		g.Spare = rapid.IntRange(0, len(g.Members)-g.AtLeast).Draw(t, "spare")
+		c.Groups = append(c.Groups, g)
+	}
+}
+
+// drawParties draws publishers and as many readers.
+func drawParties(t *rapid.T, c *Config) {
+	text := rapid.StringMatching(`[ -~é]{1,9}`)
+	for i := range rapid.IntRange(0, 3).Draw(t, "publishers") {
+		p := Publisher{KID: fmt.Sprint(i, text.Draw(t, "kid")), KeyFile: "/" + fmt.Sprint(i),
+			TokenFile: "/t", Sources: []Source{{fmt.Sprint("s", i), text.Draw(t, "address"), "EPCIS"}}}
+		c.Publishers = append(c.Publishers, p)
+		r := Reader{TokenFile: "/r", All: i == 1}
+		if !r.All {
+			r.Sources = []string{text.Draw(t, "source") + "s"}
+		}
+		c.Readers = append(c.Readers, r)
+	}
 }
 
 func TestYAMLParsesToTheSame(t *testing.T) {

@@ -287,12 +287,11 @@ func prefixes(dst *[]netip.Prefix) func(value) {
 // sensorFiles makes patterns absolute, so that they mean the same wherever and
 // whenever they are used.
 func (c *Config) sensorFiles(v value) {
-	dir, err := filepath.Abs(filepath.Dir(c.Path))
-	if err != nil {
-		v.fail("cannot tell the folder of this file: %v", err)
+	dir, ok := c.absolute(v, "")
+	if !ok {
 		return
 	}
-	ok := v.list("files, globs allowed", func(_ int, v value) {
+	ok = v.list("files, globs allowed", func(_ int, v value) {
 		var s string
 		if !v.text(&s, "a file such as list.txt or sensors/*.yaml") {
 			return
@@ -310,6 +309,20 @@ func (c *Config) sensorFiles(v value) {
 	if ok && len(v.node.Content) == 0 {
 		v.fail("is an empty list; name at least one file such as sensors/*.yaml")
 	}
+}
+
+// absolute is a name of a file, which starts from the configuration's folder if it is
+// relative.
+func (c *Config) absolute(v value, name string) (_ string, ok bool) {
+	if filepath.IsAbs(name) {
+		return name, true
+	}
+	dir, err := filepath.Abs(filepath.Dir(c.Path))
+	if err != nil {
+		v.fail("cannot tell the folder of this file: %v", err)
+		return "", false
+	}
+	return filepath.Join(dir, name), true
 }
 
 // escapeGlob makes a folder's name stand for itself in a pattern.

@@ -181,15 +181,9 @@ func (c *Config) besides(v value, dst *string, at *place) {
 	if !v.text(&s, "a file") {
 		return
 	}
-	if !filepath.IsAbs(s) {
-		dir, err := filepath.Abs(filepath.Dir(c.Path))
-		if err != nil {
-			v.fail("cannot tell the folder of this file: %v", err)
-			return
-		}
-		s = filepath.Join(dir, s)
+	if s, ok := c.absolute(v, s); ok {
+		*dst, *at = filepath.Clean(s), v.place()
 	}
-	*dst, *at = filepath.Clean(s), v.place()
 }
 
 func (p Publisher) text() string {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -153,22 +152,10 @@ func (c *SensorCredential) readSystemd(v value) {
 	}
 }
 
-// secretFile makes a path absolute that starts from the configuration's folder.
 func (c *Config) secretFile(v value, cred *SensorCredential, dst *string) {
-	cred.keys[v.key] = v.place()
-	var s string
-	if !v.text(&s, "a file") {
-		return
-	}
-	if !filepath.IsAbs(s) {
-		dir, err := filepath.Abs(filepath.Dir(c.Path))
-		if err != nil {
-			v.fail("cannot tell the folder of this file: %v", err)
-			return
-		}
-		s = filepath.Join(dir, s)
-	}
-	*dst = filepath.Clean(s)
+	at := v.place()
+	c.besides(v, dst, &at)
+	cred.keys[v.key] = at
 }
 
 func (c *SensorCredential) readHosts(v value) {

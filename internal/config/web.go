@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -167,13 +166,10 @@ func (c *Config) webConfigFile(v value) {
 	if !ok {
 		return
 	}
-	if s != "" && !filepath.IsAbs(s) {
-		dir, err := filepath.Abs(filepath.Dir(c.Path))
-		if err != nil {
-			v.fail("cannot tell the folder of this file: %v", err)
+	if s != "" {
+		if s, ok = c.absolute(v, s); !ok {
 			return
 		}
-		s = filepath.Join(dir, s)
 	}
 	c.Web.ConfigFile = s
 }

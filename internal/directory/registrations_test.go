@@ -1,7 +1,6 @@
 package directory
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -77,88 +76,138 @@ func (m *model) owned(number uint64, source string, now time.Time) (string, held
 	return key, h, nil
 }
 
+// book are registrations in a file beside the model of them.
+type book struct {
+	t    *testing.T
+	rng  *rand.Rand
+	path string
+	repo *repository.Repository
+	regs *Registrations
+	m    *model
+	now  time.Time
+}
+
+func newBook(t *testing.T, seed uint64, forgetful bool) *book {
+	t.Helper()
+	b := &book{t: t, rng: rand.New(rand.NewPCG(seed, 3)), now: time.Unix(1e9, 0),
+		path: filepath.Join(t.TempDir(), "crawld.db"),
+		m:    &model{held: map[string]held{}, next: 1, forgetful: forgetful}}
+	b.open()
+	return b
+}
+
+func (b *book) open() {
+	b.t.Helper()
+	var err error
+	if b.repo, err = repository.Open(b.path, repository.Options{}); err == nil {
+		b.regs, err = LoadRegistrations(b.repo)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// register is a random registration from there, as it came out and as it should.
+func (b *book) register(from netip.AddrPort, lifetime time.Duration) (got, want error) {
+	none, _ := fleet.New(nil)
+	g := Registering{Endpoint: fmt.Sprint("e", b.rng.IntN(5)), Base: baseOf(from),
+		Sector: []string{"", "d"}[b.rng.IntN(2)], Lifetime: lifetime, Source: from,
+		Payload: []byte("</x>"), Links: linkformat.Parse([]byte("</x>"))}
+	reg, got := b.regs.Register(b.t.Context(), g, none, b.now)
+	key := g.Endpoint + "/" + g.Sector
+	want = b.m.register(key, from.Addr().String(), g.Base, expiry(b.now, lifetime), b.now)
+	if got == nil && reg.Number != b.m.held[key].number {
+		return fmt.Errorf("number %d", reg.Number), want
+	}
+	return got, want
+}
+
+func (b *book) update(number uint64, from netip.AddrPort, lifetime time.Duration) (
+	got, want error) {
+	_, got = b.regs.Update(b.t.Context(),
+		Updating{Number: number, Lifetime: lifetime, Source: from}, b.now)
+	key, h, want := b.m.owned(number, from.Addr().String(), b.now)
+	if want == nil {
+		h.expires, h.base = expiry(b.now, lifetime), baseOf(from)
+		b.m.held[key] = h
+	}
+	return got, want
+}
+
+func (b *book) remove(number uint64, from netip.AddrPort) (got, want error) {
+	got = b.regs.Remove(b.t.Context(), number, from.Addr(), b.now)
+	key, _, want := b.m.owned(number, from.Addr().String(), b.now)
+	if want == nil {
+		delete(b.m.held, key)
+	}
+	return got, want
+}
+
+func (b *book) expire() error {
+	_, _, err := b.regs.Expire(b.t.Context(), b.now)
+	for key, h := range b.m.held {
+		if !h.expires.After(b.now) {
+			delete(b.m.held, key)
+		}
+	}
+	return err
+}
+
+func (b *book) restart() {
+	b.t.Helper()
+	if err := b.repo.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.open()
+}
+
+// step does one random thing to both; "" is nothing this time.
+func (b *book) step() (op string, got, want error) {
+	b.t.Helper()
+	b.now = b.now.Add(time.Duration(b.rng.IntN(30)) * time.Second)
+	from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(b.rng.IntN(3))}), 5683)
+	lifetime := time.Duration(1+b.rng.IntN(300)) * time.Second
+	number := uint64(1 + b.rng.IntN(int(b.m.next)))
+	if all := b.regs.All(); len(all) > 0 && b.rng.IntN(5) > 0 {
+		number = all[b.rng.IntN(len(all))].Number
+	}
+	op = []string{"register", "register", "update", "remove", "expire", "restart"}[b.rng.IntN(6)]
+	switch op {
+	case "register":
+		got, want = b.register(from, lifetime)
+	case "update":
+		got, want = b.update(number, from, lifetime)
+	case "remove":
+		got, want = b.remove(number, from)
+	case "expire":
+		got = b.expire()
+	case "restart":
+		if b.rng.IntN(5) > 0 {
+			return "", nil, nil
+		}
+		b.restart()
+	}
+	return op, got, want
+}
+
 // history plays random registrations, updates, removals, expiries and restarts against the
 // model and returns where they part.
 func history(t *testing.T, seed uint64, steps int, forgetful bool) (
 	counts map[string]int, fault string) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(seed, 3))
-	path := filepath.Join(t.TempDir(), "crawld.db")
-	repo, err := repository.Open(path, repository.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = repo.Close() }()
-	regs, err := LoadRegistrations(repo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	none, _ := fleet.New(nil)
-	m := &model{held: map[string]held{}, next: 1, forgetful: forgetful}
-	now, counts := time.Unix(1e9, 0), map[string]int{}
-	ctx := context.Background()
+	b := newBook(t, seed, forgetful)
+	defer func() { _ = b.repo.Close() }()
+	counts = map[string]int{}
 	for step := range steps {
-		now = now.Add(time.Duration(rng.IntN(30)) * time.Second)
-		peer := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(rng.IntN(3))}), 5683)
-		lifetime := time.Duration(1+rng.IntN(300)) * time.Second
-		number := uint64(1 + rng.IntN(int(m.next)))
-		if all := regs.All(); len(all) > 0 && rng.IntN(5) > 0 {
-			number = all[rng.IntN(len(all))].Number
-		}
-		var got, want error
-		op := []string{"register", "register", "update", "remove", "expire", "restart"}[rng.IntN(6)]
-		switch op {
-		case "register":
-			g := Registering{Endpoint: fmt.Sprint("e", rng.IntN(5)), Base: baseOf(peer),
-				Sector: []string{"", "d"}[rng.IntN(2)], Lifetime: lifetime, Source: peer,
-				Payload: []byte("</x>"), Links: linkformat.Parse([]byte("</x>"))}
-			var reg repository.Registration
-			reg, got = regs.Register(ctx, g, none, now)
-			key := g.Endpoint + "/" + g.Sector
-			want = m.register(key, peer.Addr().String(), g.Base, expiry(now, lifetime), now)
-			if got == nil && reg.Number != m.held[key].number {
-				return counts, fmt.Sprintf("step %d: number %d", step, reg.Number)
-			}
-		case "update":
-			_, got = regs.Update(ctx, Updating{Number: number, Lifetime: lifetime, Source: peer}, now)
-			var key string
-			var h held
-			if key, h, want = m.owned(number, peer.Addr().String(), now); want == nil {
-				h.expires, h.base = expiry(now, lifetime), baseOf(peer)
-				m.held[key] = h
-			}
-		case "remove":
-			got = regs.Remove(ctx, number, peer.Addr(), now)
-			var key string
-			if key, _, want = m.owned(number, peer.Addr().String(), now); want == nil {
-				delete(m.held, key)
-			}
-		case "expire":
-			_, _, got = regs.Expire(ctx, now)
-			for key, h := range m.held {
-				if !h.expires.After(now) {
-					delete(m.held, key)
-				}
-			}
-		case "restart":
-			if rng.IntN(5) > 0 {
-				continue
-			}
-			if err := repo.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if repo, err = repository.Open(path, repository.Options{}); err != nil {
-				t.Fatal(err)
-			}
-			if regs, err = LoadRegistrations(repo); err != nil {
-				t.Fatal(err)
-			}
+		op, got, want := b.step()
+		if op == "" {
+			continue
 		}
 		if !errors.Is(got, want) || got != nil && want == nil {
 			return counts, fmt.Sprintf("step %d: %s: %v, want %v", step, op, got, want)
 		}
 		counts[op+fmt.Sprint(want == nil)]++
-		if diff := cmp.Diff(m.list(), list(regs)); diff != "" {
+		if diff := cmp.Diff(b.m.list(), list(b.regs)); diff != "" {
 			return counts, fmt.Sprintf("step %d: %s: (-want +got)\n%s", step, op, diff)
 		}
 	}

@@ -292,62 +292,74 @@ func option(id message.OptionID, v uint32) message.Option {
 	return message.Option{ID: id, Value: number(v)}
 }
 
-// Conversations of RFC 9176, with loopback addresses and our locations: discovery (section
-// 4.1), registration and its faults (5), update and removal (5.3), lookups (6).
-func TestConformance(t *testing.T) {
-	s := newSite(t, 2).serve(t)
-	p := dial(t, s, "127.0.0.9:0")
-	base := "coap://" + p.conn.LocalAddr().String()
-	format := option(message.ContentFormat, 40)
-	links := `</sensors/temp>;rt=temperature-c;if=sensor,` +
-		`<http://www.example.com/sensors/temp>;anchor="/sensors/temp";rel=describedby`
-	for i, c := range []struct {
-		request, payload string
-		opts             []message.Option
-		code, want       string // want: the payload; ^ = begins, ~ = holds; "" = any
-	}{
-		{"GET /.well-known/core?rt=core.rd*", "", nil, "2.05", `</rd>;rt=core.rd;ct=40,` +
-			`</rd-lookup/res>;rt=core.rd-lookup-res;ct=40,</rd-lookup/ep>;rt=core.rd-lookup-ep;ct=40`},
-		{"GET /.well-known/core?rt=core.rd", "", nil, "2.05", `</rd>;rt=core.rd;ct=40`},
-		{"GET /.well-known/core?href=/rd-lookup*", "", nil, "2.05", `^</rd-lookup/res>`},
-		{"GET /.well-known/core?rt=none", "", nil, "2.05", ``},
-		{"GET /.well-known/core", "", []message.Option{option(message.Accept, 50)}, "4.06", ``},
-		{"PUT /.well-known/core", "", nil, "4.05", ``},
-		{"GET /else", "", nil, "4.04", ``},
-		// Section 5.
-		{"POST /rd?ep=node1", links, []message.Option{format}, "2.01", "/rd/1"},
-		{"POST /rd?ep=node1&lt=600&et=oic.d.sensor", links, []message.Option{format}, "2.01", "/rd/1"},
-		{"POST /rd?ep=node1&d=other&base=coap://127.0.0.77:61616", "", nil, "2.01", "/rd/2"},
-		{"POST /rd", links, nil, "4.00", "ep: is missing"},
-		{"POST /rd?ep=", links, nil, "4.00", "ep: must have 1 to 63 bytes, has 0"},
-		{"POST /rd?ep=" + strings.Repeat("x", 64), links, nil, "4.00",
-			"ep: must have 1 to 63 bytes, has 64"},
-		{"POST /rd?ep=a&ep=b", links, nil, "4.00", "ep: is given twice"},
-		{"POST /rd?ep=a&lt=0", links, nil, "4.00", "lt: must be a number of seconds in 1 .. 4294967295"},
-		{"POST /rd?ep=a&lt=4294967296", links, nil, "4.00", "^lt: "},
-		{"POST /rd?ep=a&lt=x", links, nil, "4.00", "^lt: "},
-		{"POST /rd?ep=a&base=coap://192.0.2.1", links, nil, "4.00",
-			"base: address 192.0.2.1 lies outside of the directory's networks"},
-		{"POST /rd?ep=a&base=coap://localhost", links, nil, "4.00",
-			"base: the host must be an IP address without zone, no name"},
-		{"POST /rd?ep=a&base=http://127.0.0.1", links, nil, "4.00", "^base: "},
-		{"POST /rd?ep=a&base=coap://127.0.0.1/x", links, nil, "4.00", "^base: "},
-		{"POST /rd?ep=a&page=1", links, nil, "4.00", "page: has a meaning of its own here"},
-		{"POST /rd?ep=a&b d=1", links, nil, "4.00", "b d: cannot be an attribute"},
-		{"POST /rd?ep=a", "<x", nil, "4.00", "^payload: link format: byte 0"},
-		{"POST /rd?ep=a", links, []message.Option{option(message.ContentFormat, 50)}, "4.15",
-			"Content-Format 50: want 40, link format"},
-		{"POST /rd?ep=s0", links, nil, "4.03", "ep: not for this address: it is a listed sensor's"},
-		// Section 5.3.
-		{"POST /rd/1?lt=700", "", nil, "2.04", ""},
-		{"POST /rd/1", links, nil, "4.00", "^payload: must be empty"},
-		{"POST /rd/1?ep=x", "", nil, "4.00", "^ep: cannot be changed"},
-		{"POST /rd/01", "", nil, "4.04", ""},
-		{"POST /rd/9", "", nil, "4.04", ""},
-		{"GET /rd/1", "", nil, "4.05", ""},
-		{"DELETE /rd/2", "", nil, "2.02", ""},
-		{"DELETE /rd/2", "", nil, "4.04", ""},
-		// Section 6.
+// conversation is a request and what the directory answers: a code, and a location or a
+// payload.
+type conversation struct {
+	request, payload string
+	opts             []message.Option
+	code, want       string // want: ^ = begins with, ~ = holds; "" = none
+}
+
+const nodeLinks = `</sensors/temp>;rt=temperature-c;if=sensor,` +
+	`<http://www.example.com/sensors/temp>;anchor="/sensors/temp";rel=describedby`
+
+var inLinkFormat = []message.Option{option(message.ContentFormat, 40)}
+
+// Discovery, RFC 9176 section 4.1.
+var discoveryConversations = []conversation{
+	{"GET /.well-known/core?rt=core.rd*", "", nil, "2.05", `</rd>;rt=core.rd;ct=40,` +
+		`</rd-lookup/res>;rt=core.rd-lookup-res;ct=40,</rd-lookup/ep>;rt=core.rd-lookup-ep;ct=40`},
+	{"GET /.well-known/core?rt=core.rd", "", nil, "2.05", `</rd>;rt=core.rd;ct=40`},
+	{"GET /.well-known/core?href=/rd-lookup*", "", nil, "2.05", `^</rd-lookup/res>`},
+	{"GET /.well-known/core?rt=none", "", nil, "2.05", ``},
+	{"GET /.well-known/core", "", []message.Option{option(message.Accept, 50)}, "4.06", ``},
+	{"PUT /.well-known/core", "", nil, "4.05", ``},
+	{"GET /else", "", nil, "4.04", ``},
+}
+
+// Registration and its faults, section 5.
+var registrationConversations = []conversation{
+	{"POST /rd?ep=node1", nodeLinks, inLinkFormat, "2.01", "/rd/1"},
+	{"POST /rd?ep=node1&lt=600&et=oic.d.sensor", nodeLinks, inLinkFormat, "2.01", "/rd/1"},
+	{"POST /rd?ep=node1&d=other&base=coap://127.0.0.77:61616", "", nil, "2.01", "/rd/2"},
+	{"POST /rd", nodeLinks, nil, "4.00", "ep: is missing"},
+	{"POST /rd?ep=", nodeLinks, nil, "4.00", "ep: must have 1 to 63 bytes, has 0"},
+	{"POST /rd?ep=" + strings.Repeat("x", 64), nodeLinks, nil, "4.00",
+		"ep: must have 1 to 63 bytes, has 64"},
+	{"POST /rd?ep=a&ep=b", nodeLinks, nil, "4.00", "ep: is given twice"},
+	{"POST /rd?ep=a&lt=0", nodeLinks, nil, "4.00",
+		"lt: must be a number of seconds in 1 .. 4294967295"},
+	{"POST /rd?ep=a&lt=4294967296", nodeLinks, nil, "4.00", "^lt: "},
+	{"POST /rd?ep=a&lt=x", nodeLinks, nil, "4.00", "^lt: "},
+	{"POST /rd?ep=a&base=coap://192.0.2.1", nodeLinks, nil, "4.00",
+		"base: address 192.0.2.1 lies outside of the directory's networks"},
+	{"POST /rd?ep=a&base=coap://localhost", nodeLinks, nil, "4.00",
+		"base: the host must be an IP address without zone, no name"},
+	{"POST /rd?ep=a&base=http://127.0.0.1", nodeLinks, nil, "4.00", "^base: "},
+	{"POST /rd?ep=a&base=coap://127.0.0.1/x", nodeLinks, nil, "4.00", "^base: "},
+	{"POST /rd?ep=a&page=1", nodeLinks, nil, "4.00", "page: has a meaning of its own here"},
+	{"POST /rd?ep=a&b d=1", nodeLinks, nil, "4.00", "b d: cannot be an attribute"},
+	{"POST /rd?ep=a", "<x", nil, "4.00", "^payload: link format: byte 0"},
+	{"POST /rd?ep=a", nodeLinks, []message.Option{option(message.ContentFormat, 50)}, "4.15",
+		"Content-Format 50: want 40, link format"},
+	{"POST /rd?ep=s0", nodeLinks, nil, "4.03", "ep: not for this address: it is a listed sensor's"},
+}
+
+// Update and removal, section 5.3.
+var updateConversations = []conversation{
+	{"POST /rd/1?lt=700", "", nil, "2.04", ""},
+	{"POST /rd/1", nodeLinks, nil, "4.00", "^payload: must be empty"},
+	{"POST /rd/1?ep=x", "", nil, "4.00", "^ep: cannot be changed"},
+	{"POST /rd/01", "", nil, "4.04", ""},
+	{"POST /rd/9", "", nil, "4.04", ""},
+	{"GET /rd/1", "", nil, "4.05", ""},
+	{"DELETE /rd/2", "", nil, "2.02", ""},
+	{"DELETE /rd/2", "", nil, "4.04", ""},
+}
+
+// lookupConversations are of section 6, for a node at base.
+func lookupConversations(base string) []conversation {
+	return []conversation{
 		{"GET /rd-lookup/ep?et=oic.d.sensor", "", nil, "2.05", `</rd/1>;ep="node1";base="` + base +
 			`";rt="core.rd-ep";lt="700";et="oic.d.sensor";age="7"`},
 		{"GET /rd-lookup/ep?rt=temperature-c&href=/rd/*", "", nil, "2.05", `^</rd/1>;ep="node1"`},
@@ -366,13 +378,25 @@ func TestConformance(t *testing.T) {
 		{"GET /rd-lookup/ep?page=1", "", nil, "4.00", "page: needs a count beside it"},
 		{"GET /rd-lookup/ep?count=0", "", nil, "4.00", "count: must be a number in 1 .. 1000"},
 		{"GET /rd-lookup/res", "", []message.Option{option(message.Accept, 60)}, "4.06", ""},
-		// Section 5.1.
-		{"POST /.well-known/rd?ep=simple&lt=6000", "", nil, "2.04", ""},
-		{"POST /.well-known/rd?ep=simple", "x", nil, "4.00", "^payload: must be empty"},
-		{"POST /.well-known/rd?ep=simple&base=coap://127.0.0.1", "", nil, "4.00", "^base: "},
-		{"POST /.well-known/rd", "", nil, "4.00", "ep: is missing"},
-		{"GET /.well-known/rd?ep=simple", "", nil, "4.05", ""},
-	} {
+	}
+}
+
+// Simple registration, section 5.1.
+var simpleConversations = []conversation{
+	{"POST /.well-known/rd?ep=simple&lt=6000", "", nil, "2.04", ""},
+	{"POST /.well-known/rd?ep=simple", "x", nil, "4.00", "^payload: must be empty"},
+	{"POST /.well-known/rd?ep=simple&base=coap://127.0.0.1", "", nil, "4.00", "^base: "},
+	{"POST /.well-known/rd", "", nil, "4.00", "ep: is missing"},
+	{"GET /.well-known/rd?ep=simple", "", nil, "4.05", ""},
+}
+
+// Conversations of RFC 9176 in this order, with loopback addresses and our locations.
+func TestConformance(t *testing.T) {
+	s := newSite(t, 2).serve(t)
+	p := dial(t, s, "127.0.0.9:0")
+	base := "coap://" + p.conn.LocalAddr().String()
+	for i, c := range slices.Concat(discoveryConversations, registrationConversations,
+		updateConversations, lookupConversations(base), simpleConversations) {
 		r := p.ask(c.request, c.payload, c.opts...)
 		got := string(r.Payload)
 		if r.location() != "" {

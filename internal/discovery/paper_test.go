@@ -74,8 +74,8 @@ func (p *paperDiscovery) discover(object, previous string, st, et int64, depth i
 func TestPaperDiscoveryFails(t *testing.T) {
 	var failed []string
 	for _, c := range workedCases(t)[:22] {
-		q := c.query()
-		found, finished := newPaperDiscovery(c.records()).discover(q.Object, "", q.From, q.To, 0)
+		records, q := workedRecords(&c)
+		found, finished := newPaperDiscovery(records).discover(q.Object, "", q.From, q.To, 0)
 		ids := []string{}
 		for _, e := range found {
 			ids = append(ids, e.ID)

@@ -3,14 +3,10 @@ package discovery
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
-	"os"
 	"slices"
 	"testing"
-	"time"
 
+	"github.com/crawld/crawld/internal/discovery/worked"
 	"github.com/crawld/crawld/internal/epcis"
 )
 
@@ -100,74 +96,26 @@ func (s *table) Record(eventID string) (records []Record, err error) {
 	return records, nil
 }
 
-// workedCase is one of testdata/cases.json, read as its README says.
-type workedCase struct {
-	Name   string
-	Events []struct {
-		N, Type, Action string
-		T               int64
-		IS, Parent      string
-		EPCs, Inputs    []string
-		ErrorOf         string
-	}
-	Query struct {
-		OID      string
-		From, To *int64
-	}
-	Want struct {
-		Events, IS, Inside []string
-		Finished           bool
-		Anomalies          int
-	}
-}
+// newEvent fills what follows from the rest.
+func newEvent(e epcis.Event, us int64) epcis.Event { return worked.At(e, us) }
 
-func workedCases(t testing.TB) (cases []workedCase) {
+func workedCases(t testing.TB) []worked.Case {
 	t.Helper()
-	text, err := os.ReadFile("testdata/cases.json")
-	if err == nil {
-		err = json.Unmarshal(text, &cases)
-	}
-	if err != nil || len(cases) != 46 {
-		t.Fatalf("%d cases, %v", len(cases), err)
+	cases, err := worked.Cases()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return cases
 }
 
-var (
-	kinds = map[string]epcis.Kind{"Object": epcis.Object, "Aggregation": epcis.Aggregation,
-		"Association": epcis.Association, "Transformation": epcis.Transformation}
-	actions = map[string]epcis.Action{"ADD": epcis.Add, "OBSERVE": epcis.Observe,
-		"DELETE": epcis.Delete}
-)
-
-// newEvent fills what follows from the rest.
-func newEvent(e epcis.Event, us int64) epcis.Event {
-	e.Time = time.UnixMicro(us).UTC()
-	e.Hash = sha256.Sum256(fmt.Append(nil, e.Kind, e.Action, us, e.Parent, e.EPCs, e.Inputs, e.Source))
-	return e
-}
-
-func (c *workedCase) records() (records []Record) {
-	for _, e := range c.Events {
-		event := newEvent(epcis.Event{ID: e.N, Kind: kinds[e.Type], Action: actions[e.Action],
-			Parent: e.Parent, EPCs: e.EPCs, Inputs: e.Inputs, Source: e.IS}, e.T)
-		if e.ErrorOf != "" {
-			event.ID, event.Error = e.ErrorOf, &epcis.ErrorDeclaration{}
-		}
-		records = append(records, Record{Event: event, Publisher: "kid"})
+// workedRecords are the events of a case and the question about them.
+func workedRecords(c *worked.Case) (records []Record, q Query) {
+	for _, e := range c.EPCIS() {
+		records = append(records, Record{Event: e, Publisher: "kid"})
 	}
-	return records
-}
-
-func (c *workedCase) query() Query {
-	q := Query{Object: c.Query.OID, From: Beginning, To: Forever}
-	if c.Query.From != nil {
-		q.From = *c.Query.From
-	}
-	if c.Query.To != nil {
-		q.To = *c.Query.To
-	}
-	return q
+	q.Object = c.Query.OID
+	q.From, q.To = c.Window(Beginning, Forever)
+	return records, q
 }
 
 func eventIDs(a *Answer) []string {
@@ -178,38 +126,20 @@ func eventIDs(a *Answer) []string {
 	return ids
 }
 
-// differs compares an answer with what the case wants.
-func (c *workedCase) differs(a Answer) error {
-	w := c.Want
-	switch got := eventIDs(&a); {
-	case !slices.Equal(got, w.Events):
-		return fmt.Errorf("events %q, want %q", got, w.Events)
-	case w.IS != nil && !slices.Equal(a.Sources, w.IS):
-		return fmt.Errorf("sources %q, want %q", a.Sources, w.IS)
-	case a.Finished != w.Finished:
-		return fmt.Errorf("finished %v", a.Finished)
-	case !slices.Equal(a.Inside, w.Inside):
-		return fmt.Errorf("inside %q, want %q", a.Inside, w.Inside)
-	case len(a.Warnings) != w.Anomalies:
-		return fmt.Errorf("warnings %+v, want %d", a.Warnings, w.Anomalies)
-	case a.Truncated || a.Withheld != 0:
-		return fmt.Errorf("truncated %v, withheld %d", a.Truncated, a.Withheld)
-	}
-	return nil
-}
-
 func TestWorkedCases(t *testing.T) {
 	for _, c := range workedCases(t) {
 		s := newTable()
-		if _, err := s.Publish(t.Context(), c.records()); err != nil {
+		records, q := workedRecords(&c)
+		if _, err := s.Publish(t.Context(), records); err != nil {
 			t.Fatal(err)
 		}
-		a, err := Trace(t.Context(), s, c.query())
+		a, err := Trace(t.Context(), s, q)
 		if err == nil {
-			err = c.differs(a)
+			err = c.Differs(worked.Answer{Events: eventIDs(&a), IS: a.Sources, Inside: a.Inside,
+				Finished: a.Finished, Anomalies: len(a.Warnings)})
 		}
-		if err != nil {
-			t.Errorf("%s: %v", c.Name, err)
+		if err != nil || a.Truncated || a.Withheld != 0 {
+			t.Errorf("%s: truncated %v, withheld %d: %v", c.Name, a.Truncated, a.Withheld, err)
 		}
 	}
 }

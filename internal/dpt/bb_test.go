@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -120,10 +119,7 @@ func (u uncreeping) hit(at int64, published []int64, exact bool) {
 func TestBracketingBeatsDetectionTimes(t *testing.T) {
 	p := testParams()
 	p.PublishTimes = TimesHide // DPT-N is to do what it can with detection times
-	seeds := 2
-	if os.Getenv("CRAWLD_CI") != "" {
-		seeds = 10
-	}
+	seeds := trials(2, 10)
 	with := func(share float64) func() poller {
 		return func() poller { r, _ := newRuled(p, share); return r }
 	}
@@ -182,10 +178,7 @@ func periodKept(src source, items []int64, share float64) float64 {
 // For 10 000 publications the learned period stays within 5 % of the truth. Where every
 // other publication is lost, that holds most of the time.
 func TestBracketingKeepsThePeriod(t *testing.T) {
-	seeds := uint64(2)
-	if os.Getenv("CRAWLD_CI") != "" {
-		seeds = 20
-	}
+	seeds := uint64(trials(2, 20))
 	for _, c := range []struct {
 		src   source
 		least float64 // mean over the seeds
@@ -467,16 +460,7 @@ func driveBracketing(data []byte, p Params) error {
 		if gap, growth := b.pace(); !(gap > 0 && growth >= 1 && growth <= 2) {
 			return fmt.Errorf("pace %v, %v in %s", gap, growth, text)
 		}
-		if now = due; s.wait > 0 {
-			now = end.Add(time.Duration(s.wait) * 3 * time.Second)
-		}
-		switch s.jump {
-		case 255:
-			now = now.AddDate(1, 0, 0)
-		case 254:
-			now = now.Add(-time.Hour)
-		}
-		o := s.outcome(now, rng)
+		o := s.outcome(s.at(due, end), rng)
 		r.Observe(o)
 		now, end = o.Ended, o.Ended
 	}
@@ -497,10 +481,7 @@ func FuzzBracketing(f *testing.F) {
 // TestBracketingEverySequence is the fuzz target over random events: hits and misses at
 // random, and hits once every so many looks so that a period is found.
 func TestBracketingEverySequence(t *testing.T) {
-	runs := 400
-	if os.Getenv("CRAWLD_CI") != "" {
-		runs = 1200
-	}
+	runs := trials(400, 1200)
 	rng := rand.New(rand.NewPCG(14, 14))
 	for i := range runs {
 		data := make([]byte, 6*rng.IntN(300))

@@ -35,7 +35,7 @@ func TestBimodal(t *testing.T) {
 	for _, base := range []float64{120_000, 300_000, 1800_000} {
 		for _, jitter := range []float64{300_000, 1800_000} {
 			rng := rand.New(rand.NewPCG(uint64(base+jitter), 5))
-			items, dusks := nights(rng, base, jitter, amount(24, 90))
+			items, dusks := nights(rng, base, jitter, trials(24, 90))
 			skip := slices.IndexFunc(items, func(x int64) bool { return x > 8*24*hour })
 			p := policyParams(Bimodal, true)
 			r := run(NewTracker(p, epoch0), items, skip, true)

@@ -149,7 +149,7 @@ func TestCountdown(t *testing.T) {
 func TestClockHandsOnWhatCanBe(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 1))
 	kinds := map[string]int{}
-	for range amount(300, 5000) {
+	for range trials(300, 5000) {
 		c, before, given := clock{}, int64(0), int64(0)
 		now := epoch0.UnixMilli()
 		for range 60 {

@@ -3,19 +3,10 @@ package dpt
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
 )
-
-// amount is a number of items: full on request, else quick.
-func amount(quick, full int) int {
-	if os.Getenv("CRAWLD_CI") != "" {
-		return full
-	}
-	return quick
-}
 
 func (r result) hitShare() float64 { return 100 * float64(r.hits) / float64(len(r.polls)) }
 
@@ -72,7 +63,7 @@ func TestTwin(t *testing.T) {
 // not. On the grid but one deviation late it is as good as without alignment.
 func TestBias(t *testing.T) {
 	src := source{300_000, 0.9, 0.6, 10_000}
-	items := src.publish(rand.New(rand.NewPCG(1, 2)), amount(6000, 10_000))
+	items := src.publish(rand.New(rand.NewPCG(1, 2)), trials(6000, 10_000))
 	twins := func(policy Policy, fold bool) (all []result) {
 		for rule := aligned; rule <= late; rule++ {
 			r := run(newTwin(rule, policy, fold), items, 100, true)
@@ -101,7 +92,7 @@ func TestVariants(t *testing.T) {
 	type row struct{ hit, mean, median, ppe map[Policy]float64 }
 	table := func(pss, pfs float64, fold bool) row {
 		items := source{300_000, pss, pfs, 10_000}.publish(rand.New(rand.NewPCG(3, 2)),
-			amount(4000, 10_000))
+			trials(4000, 10_000))
 		r := row{map[Policy]float64{}, map[Policy]float64{}, map[Policy]float64{}, map[Policy]float64{}}
 		for _, policy := range []Policy{DPTA, DPTN, DPTL, Fixed} {
 			p := policyParams(policy, fold)
@@ -148,7 +139,7 @@ func TestVariants(t *testing.T) {
 // probability exp(-sqrt 2)/2 = 12.2 %, and not with the 7 % of section 6.2. The paper's
 // window of 20 estimates the deviation so roughly that it is 14 %.
 func TestLazyMissShare(t *testing.T) {
-	items := source{300_000, 1, 1, 10_000}.publish(rand.New(rand.NewPCG(5, 2)), amount(8000, 20_000))
+	items := source{300_000, 1, 1, 10_000}.publish(rand.New(rand.NewPCG(5, 2)), trials(8000, 20_000))
 	for window, want := range map[int]float64{20: 14.2, 200: 12.2} {
 		p := policyParams(DPTL, true)
 		p.Window = window
@@ -172,15 +163,15 @@ func TestFixedPolling(t *testing.T) {
 		items := source{300_000, 1, 1, 5_000}.onClock(rand.New(rand.NewPCG(9, 9)), n)
 		return run(NewTracker(p, epoch0.Add(start)), items, 0, true)
 	}
-	n := amount(3000, 10_000)
+	n := trials(3000, 10_000)
 	near(t, "271 s, mean", poll(271*time.Second, 0, n).mean(), 135.5, 0.02)
 	near(t, "601 s, mean", poll(601*time.Second, 0, n).mean(), 300.5, 0.02)
-	r := poll(5*time.Second, 0, amount(500, 3000))
+	r := poll(5*time.Second, 0, trials(500, 3000))
 	near(t, "5 s, mean", r.mean(), 2.5, 0.04)
 	near(t, "5 s, wasted polls", 100-r.hitShare(), 98.4, 0.005)
 	var means []float64
 	for k := range 20 {
-		r := poll(300*time.Second, time.Duration(k)*15*time.Second, amount(300, 2000))
+		r := poll(300*time.Second, time.Duration(k)*15*time.Second, trials(300, 2000))
 		means = append(means, r.mean())
 	}
 	mean := 0.0

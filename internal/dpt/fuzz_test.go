@@ -43,6 +43,21 @@ type step struct {
 	jump    byte // the clock: 255 jumps a year ahead, 254 an hour back
 }
 
+// at is when the visit is made that was due then, after one that ended at end.
+func (s step) at(due, end time.Time) time.Time {
+	now := due
+	if s.wait > 0 {
+		now = end.Add(time.Duration(s.wait) * 3 * time.Second)
+	}
+	switch s.jump {
+	case 255:
+		return now.AddDate(1, 0, 0)
+	case 254:
+		return now.Add(-time.Hour)
+	}
+	return now
+}
+
 func (s step) outcome(now time.Time, rng *rand.Rand) visit.Outcome {
 	o := visit.Outcome{
 		Visit: visit.Visit{At: now}, Result: visit.Result(s.result % 7), Started: now,
@@ -85,16 +100,7 @@ func drive(data []byte, p Params) error {
 		if again, _ := tr.Next(now, stretch); !again.Equal(due) {
 			return fmt.Errorf("restored tracker says %v, not %v", again, due)
 		}
-		if now = due; s.wait > 0 {
-			now = end.Add(time.Duration(s.wait) * 3 * time.Second)
-		}
-		switch s.jump {
-		case 255:
-			now = now.AddDate(1, 0, 0)
-		case 254:
-			now = now.Add(-time.Hour)
-		}
-		o := s.outcome(now, rng)
+		o := s.outcome(s.at(due, end), rng)
 		tr.Observe(o)
 		se.Observe(o)
 		now, end = o.Ended, o.Ended
@@ -248,7 +254,7 @@ func driveRestored(record, data []byte) error {
 func TestEverySequence(t *testing.T) {
 	rng := rand.New(rand.NewPCG(12, 12))
 	accepted := 0
-	for i := range amount(210, 1400) {
+	for i := range trials(210, 1400) {
 		data := make([]byte, 6*rng.IntN(200))
 		for j := range data {
 			data[j] = byte(rng.UintN(256))

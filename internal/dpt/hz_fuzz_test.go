@@ -175,7 +175,7 @@ func FuzzHZ(f *testing.F) {
 // TestHZRandomSteps is FuzzHZ on random steps.
 func TestHZRandomSteps(t *testing.T) {
 	seen := map[string]int{}
-	for i := range amount(60, 300) {
+	for i := range trials(60, 300) {
 		rng := rand.New(rand.NewPCG(uint64(i), 13))
 		h := newHZ(fuzzHZParams(byte(i)), rng.Int64N(1<<41))
 		if err := driveHZ(h, hzSteps(rng, 60), seen); err != nil {
@@ -258,7 +258,7 @@ func TestHZCheck(t *testing.T) {
 // fault.
 func TestHZOddStates(t *testing.T) {
 	passed := 0
-	for i := range amount(600, 2000) {
+	for i := range trials(600, 2000) {
 		rng := rand.New(rand.NewPCG(uint64(i), 15))
 		h := oddStates[i%len(oddStates)].clone()
 		for range 1 + rng.IntN(3) {
@@ -273,7 +273,7 @@ func TestHZOddStates(t *testing.T) {
 			t.Fatalf("state %d: %v from %s", i, err, before)
 		}
 	}
-	if passed < amount(180, 600) {
+	if passed < trials(180, 600) {
 		t.Errorf("only %d states pass", passed)
 	}
 }

@@ -27,7 +27,7 @@ func TestHZPeriodChange(t *testing.T) {
 	changes, late := 0, 0
 	for _, pss := range []float64{1, .95, .6, .4} {
 		for _, wall := range []bool{false, true} {
-			for seed := range uint64(amount(2, 12)) {
+			for seed := range uint64(trials(2, 12)) {
 				m := hzSource{period: 300_000, sd: 5000, pss: pss, pfs: max(pss, .6), wall: wall}
 				h := trained(hzTestParams(m.period), m, seed, 150)
 				rng := rand.New(rand.NewPCG(seed, 5))
@@ -76,7 +76,7 @@ func TestHZHarmonics(t *testing.T) {
 	}{{.95, .8, 0}, {.6, .6, 0}, {.4, .4, 0}, {.4, .8, 0}, {.95, .8, 3}, {.95, .8, 20}, {.6, .6, 8}} {
 		for _, wall := range []bool{false, true} {
 			m := hzSource{period: 300_000, sd: 5000, pss: c.pss, pfs: c.pfs, wall: wall}
-			items := m.publications(rand.New(rand.NewPCG(1, 3)), amount(600, 4000))
+			items := m.publications(rand.New(rand.NewPCG(1, 3)), trials(600, 4000))
 			for i := 100; i+100 < len(items); i += 100 {
 				for j := range c.burst {
 					items = append(items, items[i]+int64(j+1)*1000)

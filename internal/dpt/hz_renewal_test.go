@@ -62,9 +62,9 @@ func (f *intervals) stats() (float64, float64, string) { return 0, 0, "" }
 // on a Poisson source, which tells nothing but its rate.
 func TestHZRenewal(t *testing.T) {
 	for _, s := range irregularSources {
-		items := s.publications(rand.New(rand.NewPCG(1, 2)), amount(1000, 4000))
+		items := s.publications(rand.New(rand.NewPCG(1, 2)), trials(1000, 4000))
 		mean := float64(items[len(items)-1]) / float64(len(items))
-		for i, c := range []float64{.03, .3, 2}[:amount(2, 3)] {
+		for i, c := range []float64{.03, .3, 2}[:trials(2, 3)] {
 			p := hzTestParams(300_000)
 			p.Price, p.MaxGap = int64(c*mean), 48*3600_000
 			cost := func(f hzFigures) float64 { return 1000*f.mean/mean + c*f.ppe }
@@ -88,8 +88,8 @@ func TestHZRenewal(t *testing.T) {
 // TestHZRenewalTarget wants the load met without epochs too.
 func TestHZRenewalTarget(t *testing.T) {
 	for _, s := range irregularSources {
-		items := s.publications(rand.New(rand.NewPCG(1, 3)), amount(1100, 4000))
-		for _, target := range []float64{.6, 1.2}[:amount(1, 2)] {
+		items := s.publications(rand.New(rand.NewPCG(1, 3)), trials(1100, 4000))
+		for _, target := range []float64{.6, 1.2}[:trials(1, 2)] {
 			p := targeted(target)
 			p.MaxGap = 48 * 3600_000
 			f := hzFollow(newHZ(p, 0), items, 500).figures()

@@ -181,15 +181,15 @@ var accept = []struct {
 
 func TestHZAccept(t *testing.T) {
 	tolerance, load := .10, .02
-	if amount(0, 1) == 0 {
+	if trials(0, 1) == 0 {
 		tolerance, load = .20, .04
 	}
 	for _, c := range accept {
-		n := amount(2500, 10_000)
+		n := trials(2500, 10_000)
 		if c.source.outage > 0 {
-			n = amount(8000, 10_000) // outages are rare
+			n = trials(8000, 10_000) // outages are rare
 		}
-		f := pooled(c.source, amount(1, 3), n, func() rule { return newHZ(targeted(c.target), 0) })
+		f := pooled(c.source, trials(1, 3), n, func() rule { return newHZ(targeted(c.target), 0) })
 		t.Logf("%-20s %v, expected %v, off by %.1f %%", c.name, f, c.want, 100*f.off(c.want))
 		if f.off(c.want) > tolerance || math.Abs(f.ppe-c.want.ppe) > load {
 			t.Errorf("%s: %v, expected %v", c.name, f, c.want)
@@ -215,7 +215,7 @@ func (s shortHZ) hit(at int64, published []int64, exact bool) {
 
 // TestHZAcceptIsSharp holds wrong twins against the same figures: they must fail.
 func TestHZAcceptIsSharp(t *testing.T) {
-	n, seeds := amount(2500, 10_000), amount(1, 3)
+	n, seeds := trials(2500, 10_000), trials(1, 3)
 	one := func(g float64) func() rule {
 		return func() rule {
 			for i := range hzGains {
@@ -288,7 +288,7 @@ func newTrackerRule(period float64) *trackerRule {
 
 // TestHZBeatsDPTN compares at the polls per publication that DPT-N takes.
 func TestHZBeatsDPTN(t *testing.T) {
-	n, seeds := amount(2500, 10_000), amount(1, 3)
+	n, seeds := trials(2500, 10_000), trials(1, 3)
 	for _, c := range []struct {
 		name        string
 		source      hzSource
@@ -314,7 +314,7 @@ func TestHZBeatsDPTN(t *testing.T) {
 // TestHZTarget wants the target met where it can be, also below one poll per
 // publication, and the polls of outages charged as five at most.
 func TestHZTarget(t *testing.T) {
-	n := amount(2500, 10_000)
+	n := trials(2500, 10_000)
 	for _, target := range []float64{.4, 1.3, 2.2} {
 		f := pooled(hzLossy, 1, n, func() rule { return newHZ(targeted(target), 0) })
 		t.Logf("target %.2f: %v", target, f)
@@ -354,7 +354,7 @@ func TestHZPrice(t *testing.T) {
 	for i, c := range []float64{.003, .01, .03, .1, .3, 1, 3, 10} {
 		p := hzTestParams(300_000)
 		p.Price = int64(c * 300_000)
-		f := pooled(hzDelay, 1, amount(1000, 4000), func() rule { return newHZ(p, 0) })
+		f := pooled(hzDelay, 1, trials(1000, 4000), func() rule { return newHZ(p, 0) })
 		t.Logf("price %.3f periods: %v", c, f)
 		if i > 0 && (f.ppe >= before.ppe || f.mean <= before.mean) {
 			t.Errorf("price %.3f periods: %v, cheaper %v", c, f, before)

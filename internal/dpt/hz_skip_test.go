@@ -56,10 +56,10 @@ func (s selfish) hit(at int64, published []int64, exact bool) {
 // publications: with the best of all plans of the form "every n-th epoch, so much late",
 // with the g the plans were made with, and with plans that leave g out.
 func TestHZSkips(t *testing.T) {
-	n := amount(600, 1500)
+	n := trials(600, 1500)
 	for _, m := range []hzSource{hzDelay, hzLossy} {
 		items := m.publications(rand.New(rand.NewPCG(1, 2)), n)
-		for _, c := range []float64{1.5, 5, 20}[:amount(2, 3)] {
+		for _, c := range []float64{1.5, 5, 20}[:trials(2, 3)] {
 			p := hzTestParams(m.period)
 			p.Price, p.MaxGap = int64(c*m.period), 48*3600_000
 			cost := func(r rule) float64 {
@@ -169,7 +169,7 @@ func (s inspection) slowly(set int) (cost, publications float64) {
 // TestInspectionIsTheOptimum enumerates all sets of looks.
 func TestInspectionIsTheOptimum(t *testing.T) {
 	skipped := 0
-	for i := range amount(5000, 15_000) {
+	for i := range trials(5000, 15_000) {
 		s := randomInspection(rand.New(rand.NewPCG(uint64(i), 7)))
 		least, ratio := math.Inf(1), math.Inf(1)
 		for set := range 1 << (len(s.cells) - 2) {

@@ -327,7 +327,7 @@ func (p *paperHZ) publication(t float64) {
 // TestHZTwin follows phases, period and chances beside the twin, from the first lock on.
 func TestHZTwin(t *testing.T) {
 	compared := 0
-	for seed := range uint64(amount(20, 60)) {
+	for seed := range uint64(trials(20, 60)) {
 		rng := rand.New(rand.NewPCG(seed, 8))
 		m := hzSource{
 			period: 300_000, sd: 15_000 * rng.Float64(), pss: .8 + .2*rng.Float64(),
@@ -378,7 +378,7 @@ func TestHZTwin(t *testing.T) {
 // from 0 to 1, and looks lie at least MinGap apart.
 func TestHZDensity(t *testing.T) {
 	planned := 0
-	for i := range amount(60, 200) {
+	for i := range trials(60, 200) {
 		rng := rand.New(rand.NewPCG(uint64(i), 9))
 		h := randomHZ(rng)
 		s := h.inspection()
@@ -435,7 +435,7 @@ func randomHZ(rng *rand.Rand) *hz {
 // TestHZState: what is restored goes on in the same way; it stays small.
 func TestHZState(t *testing.T) {
 	largest := 0
-	for i := range amount(40, 100) {
+	for i := range trials(40, 100) {
 		rng := rand.New(rand.NewPCG(uint64(i), 10))
 		h := randomHZ(rng)
 		data, err := json.Marshal(h)

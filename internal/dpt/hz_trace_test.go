@@ -49,7 +49,7 @@ func trace(t *testing.T, name string, seed uint64) []int64 {
 // and by how much the last look overshot their end is luck.
 func TestHZTraces(t *testing.T) {
 	load := .03
-	if amount(0, 1) == 0 {
+	if trials(0, 1) == 0 {
 		load = .06 // too short for the controller to make up for its beginning
 	}
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestHZTraces(t *testing.T) {
 			[][3]float64{{1.57, 661, 1.33}, {2.45, 662, 1.18}, {4.41, 664, 1.04}}},
 	} {
 		items := trace(t, c.name, 1)
-		items = items[:amount(2500, len(items))]
+		items = items[:trials(2500, len(items))]
 		percent := 100_000 / c.period
 		for _, row := range c.rows {
 			f := hzFollow(newHZ(traceParams(c.period, row[2]), items[0]-1000), items, 100).figures()

@@ -9,32 +9,71 @@ import (
 	"time"
 )
 
-// slowFit is the marginal likelihood as the comment on fit has it: every pair of gaps in
-// which a window may start and end, one after another.
-func slowFit(e *evidence, f *fit, thin bool) float64 {
-	type folded struct {
-		phase  float64
-		weight float64
-		awake  bool
-	}
-	var looks []folded
-	base := 0.0
+// foldedLook is a look at a phase of the period.
+type foldedLook struct {
+	phase  float64
+	weight float64
+}
+
+// foldedLooks are those within reach by phase, and what the stray ones add to every window.
+func foldedLooks(e *evidence, f *fit) (looks []foldedLook, stray float64) {
 	for _, l := range e.looks {
 		if math.Abs(l.at) > e.reach(f.hypothesis) {
 			continue
 		}
 		if l.awake {
-			base += l.trust * logStray
+			stray += l.trust * logStray
 		}
-		looks = append(looks, folded{wrap(l.at-f.cut, f.Period), l.weight, l.awake})
+		looks = append(looks, foldedLook{wrap(l.at-f.cut, f.Period), l.weight})
 	}
-	slices.SortStableFunc(looks, func(a, b folded) int {
+	slices.SortStableFunc(looks, func(a, b foldedLook) int {
 		if a.phase < b.phase {
 			return -1
 		}
 		return 1
 	})
+	return looks, stray
+}
+
+// likeliest is the first and the last look in the window of most weight; sum has the
+// weights of the looks before each one.
+func likeliest(looks []foldedLook) (sum []float64, best float64, from, to int) {
+	best = math.Inf(-1)
+	sum = make([]float64, len(looks)+1)
+	for i, l := range looks {
+		sum[i+1] = sum[i] + l.weight
+	}
+	for i := range sum {
+		for j := i + 1; j < len(sum); j++ {
+			if sum[j]-sum[i] > best {
+				best, from, to = sum[j]-sum[i], i, j-1
+			}
+		}
+	}
+	return sum, best, from, to
+}
+
+// edgeDensity is how likely an edge lies between lo and hi, where edges get less likely
+// outside of first .. last.
+func edgeDensity(lo, hi, first, last, width float64, thin bool) float64 {
+	var near, far float64
+	switch {
+	case thin && hi <= first:
+		near, far = first-hi, first-lo
+	case thin && lo >= last:
+		near, far = lo-last, hi-last
+	default:
+		return hi - lo + instant
+	}
+	return (hi - lo + instant) * thinned(near, far, width)
+}
+
+// slowFit is the marginal likelihood as the comment on fit has it: every pair of gaps in
+// which a window may start and end, one after another.
+func slowFit(e *evidence, f *fit, thin bool) float64 {
+	looks, base := foldedLooks(e, f)
 	n := len(looks)
+	sum, best, from, to := likeliest(looks)
 	edge := func(g int) float64 { // lower end of gap g
 		switch {
 		case g == 0:
@@ -44,41 +83,13 @@ func slowFit(e *evidence, f *fit, thin bool) float64 {
 		}
 		return looks[g-1].phase
 	}
-	// The likeliest window gives the places from where edges get less likely.
-	best, from, to := math.Inf(-1), 0, 0
-	sum := make([]float64, n+1)
-	for i, l := range looks {
-		sum[i+1] = sum[i] + l.weight
-	}
-	for i := range n + 1 {
-		for j := i + 1; j <= n; j++ {
-			if sum[j]-sum[i] > best {
-				best, from, to = sum[j]-sum[i], i, j-1
-			}
-		}
-	}
-	width := max(looks[to].phase-looks[from].phase, e.scale)
-	density := func(g int, first, last float64) float64 {
-		lo, hi := edge(g), edge(g+1)
-		if !thin {
-			return hi - lo + instant
-		}
-		var near, far float64
-		switch {
-		case hi <= first:
-			near, far = first-hi, first-lo
-		case lo >= last:
-			near, far = lo-last, hi-last
-		default:
-			return hi - lo + instant
-		}
-		return (hi - lo + instant) * thinned(near, far, width)
-	}
+	first, last := looks[from].phase, looks[to].phase
+	width := max(last-first, e.scale)
 	z := 0.0
 	for i := range n + 1 {
 		for j := i; j <= n; j++ {
-			in := density(i, looks[from].phase, math.Inf(1))
-			out := density(j, math.Inf(-1), looks[to].phase)
+			in := edgeDensity(edge(i), edge(i+1), first, math.Inf(1), width, thin)
+			out := edgeDensity(edge(j), edge(j+1), math.Inf(-1), last, width, thin)
 			share := 1.0
 			if i == j {
 				share = 0.5

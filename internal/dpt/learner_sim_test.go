@@ -11,7 +11,7 @@ import (
 	"github.com/crawld/crawld/internal/visit"
 )
 
-// trials is the number of random instances, larger where time is set aside.
+// trials is a number of random instances, items or seeds, larger where time is set aside.
 func trials(quick, full int) int {
 	if os.Getenv("CRAWLD_CI") != "" {
 		return full

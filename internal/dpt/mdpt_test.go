@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -346,18 +345,11 @@ func group(t *testing.T, n, m, spare int, floor int64) *MDPT {
 	return g
 }
 
-// groupTrials is the number of random groups that are tried.
-func groupTrials() int {
-	if os.Getenv("CRAWLD_CI") != "" {
-		return 3000
-	}
-	return 150
-}
-
 // MDPT does what Algorithm 3 says, look by look.
 func TestMDPTTwin(t *testing.T) {
 	var rounds, refreshed, alone, failed int
-	for seed := range uint64(groupTrials()) {
+	n := trials(150, 3000)
+	for seed := range uint64(n) {
 		d := drawGroup(rand.New(rand.NewPCG(seed, 3)))
 		n := len(d.streams())
 		got := meet(t, group(t, n, d.m, d.spare, d.floor), d.streams(), d.m, d.until, 0)
@@ -382,7 +374,7 @@ func TestMDPTTwin(t *testing.T) {
 			alone++
 		}
 	}
-	if n := groupTrials(); rounds < 50*n || alone < n/10 || failed < n || refreshed == 0 {
+	if rounds < 50*n || alone < n/10 || failed < n || refreshed == 0 {
 		t.Errorf("%d rounds, %d groups of one, %d attempts in vain, %d looks for still newer data",
 			rounds, alone, failed, refreshed)
 	}

@@ -100,11 +100,9 @@ func (a *attempts) take(p *Planner, v visit.Visit, now time.Time, limit int,
 	return ""
 }
 
-// announcing is one random history; reckless leaves the rules out when an announcement is
-// taken in, as a planner without them would.
-func announcing(t *testing.T, seed uint64, reckless bool) (visits int, fault string) {
+// announcedFleet is some sensors of every kind of plan, and their caps by id.
+func announcedFleet(t *testing.T, rng *rand.Rand) (*fleet.Fleet, map[string]int) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(seed, 7))
 	var list []fleet.Sensor
 	caps := map[string]int{}
 	for i := range 1 + rng.IntN(6) {
@@ -124,53 +122,91 @@ func announcing(t *testing.T, seed uint64, reckless bool) (visits int, fault str
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f, caps
+}
+
+// announcer plays one random history of a fleet whose sensors announce themselves.
+type announcer struct {
+	*driver
+	rng      *rand.Rand
+	caps     map[string]int
+	made     *attempts
+	gap      time.Duration   // the minimum one
+	reckless bool            // leaves the rules out when an announcement is taken in
+	running  []visit.Outcome // visits under way, as they will end
+	visits   int             // announced ones
+}
+
+// announce returns what the visit breaks that a planner without rules would make.
+func (a *announcer) announce(id string) (fault string) {
+	err := a.p.Announce(id, a.now)
+	if err == nil || !a.reckless || errors.Is(err, ErrUnderWay) {
+		return ""
+	}
+	a.visits++
+	v := visit.Visit{Sensor: id, At: a.now, Kind: visit.Announced}
+	return a.made.take(a.p, v, a.now, a.caps[id], a.gap)
+}
+
+// next begins the next visit, if one is due, and returns what it breaks.
+func (a *announcer) next() (fault string) {
+	v, ok, _ := a.p.Next(a.now)
+	if !ok {
+		return ""
+	}
+	if !v.Deadline.After(a.now) {
+		a.p.Observe(Missed(v, a.now), a.now)
+		return ""
+	}
+	if v.Kind == visit.Announced {
+		a.visits++
+	}
+	fault = a.made.take(a.p, v, a.now, a.caps[v.Sensor], a.gap)
+	r := visit.Result(a.rng.IntN(5))
+	a.running = append(a.running, visit.Outcome{Visit: v, Result: r, Started: a.now,
+		Contact: r != visit.Asleep, Hash: fmt.Sprint(a.rng.Uint64())})
+	return fault
+}
+
+// finish ends the visit that began last.
+func (a *announcer) finish() {
+	if n := len(a.running); n > 0 {
+		o := a.running[n-1]
+		a.running = a.running[:n-1]
+		o.Ended = a.now
+		a.p.Observe(o, a.now)
+	}
+}
+
+// announcing is one random history; reckless leaves the rules out when an announcement is
+// taken in, as a planner without them would.
+func announcing(t *testing.T, seed uint64, reckless bool) (visits int, fault string) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 7))
+	f, caps := announcedFleet(t, rng)
 	par := parameters()
 	par.PerSensor = float64(1 + rng.IntN(4))
-	d := newDriver(t, f, par)
-	a := &attempts{map[time.Time]int{}, map[string]int{}, map[string]time.Time{}}
-	var running []visit.Outcome
+	a := &announcer{driver: newDriver(t, f, par), rng: rng, caps: caps, gap: par.Polling.MinGap,
+		made:     &attempts{map[time.Time]int{}, map[string]int{}, map[string]time.Time{}},
+		reckless: reckless}
 	for range 300 {
-		d.solve()
+		a.solve()
 		id := f.At(rng.IntN(f.Len())).ID
 		switch rng.IntN(4) {
 		case 0:
-			d.now = d.now.Add(time.Duration(rng.IntN(20000)) * time.Millisecond)
+			a.now = a.now.Add(time.Duration(rng.IntN(20000)) * time.Millisecond)
 		case 1:
-			if err := d.p.Announce(id, d.now); err != nil && reckless &&
-				!errors.Is(err, ErrUnderWay) {
-				visits++
-				v := visit.Visit{Sensor: id, At: d.now, Kind: visit.Announced}
-				fault = a.take(d.p, v, d.now, caps[id], par.Polling.MinGap)
-			}
+			fault = a.announce(id)
 		case 2:
-			if n := len(running); n > 0 {
-				o := running[n-1]
-				running = running[:n-1]
-				o.Ended = d.now
-				d.p.Observe(o, d.now)
-			}
+			a.finish()
 		default:
-			v, ok, _ := d.p.Next(d.now)
-			if !ok {
-				continue
-			}
-			if !v.Deadline.After(d.now) {
-				d.p.Observe(Missed(v, d.now), d.now)
-				continue
-			}
-			if v.Kind == visit.Announced {
-				visits++
-			}
-			fault = a.take(d.p, v, d.now, caps[v.Sensor], par.Polling.MinGap)
-			r := visit.Result(rng.IntN(5))
-			running = append(running, visit.Outcome{Visit: v, Result: r, Started: d.now,
-				Contact: r != visit.Asleep, Hash: fmt.Sprint(rng.Uint64())})
+			fault = a.next()
 		}
 		if fault != "" {
-			return visits, fault
+			return a.visits, fault
 		}
 	}
-	return visits, ""
+	return a.visits, ""
 }
 
 // Budget, caps and minimum gaps hold in random histories with announcements between visits,

@@ -3,7 +3,6 @@ package planner
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -195,10 +194,7 @@ func (m *meeters) bounded() {
 // Whatever groups want, budget, caps, gaps and what sensors ask for hold, and no sensor is
 // forgotten.
 func TestGroupsKeepPromises(t *testing.T) {
-	n := uint64(12)
-	if os.Getenv("CRAWLD_CI") != "" {
-		n = 200
-	}
+	n := uint64(trials(12, 200))
 	seen := map[string]int{}
 	for seed := range n {
 		m := newMeeters(t, seed)

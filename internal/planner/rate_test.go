@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,18 +92,11 @@ func tellRate(r *Rate, single bool, n int, i float64) {
 	}
 }
 
-func rateRounds(short, long int) int {
-	if os.Getenv("CRAWLD_CI") != "" {
-		return long
-	}
-	return short
-}
-
 // Intervals of every shape over four decades of lambda*I, priors up to a thousand times
 // off: bins against single intervals.
 func TestRateAgainstGrid(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	worst, sum, runs := 0.0, 0.0, rateRounds(300, 4000)
+	worst, sum, runs := 0.0, 0.0, trials(300, 4000)
 	for range runs {
 		lambda := math.Exp(rng.Float64()*12 - 12)
 		mean := math.Exp(rng.Float64()*9-6) / lambda
@@ -174,7 +166,7 @@ func TestRateBinError(t *testing.T) {
 func TestRateIsConsistent(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		rng := rand.New(rand.NewPCG(2, 2))
-		outside, sum, squares, runs := 0, 0.0, 0.0, rateRounds(400, 5000)
+		outside, sum, squares, runs := 0, 0.0, 0.0, trials(400, 5000)
 		for range runs {
 			lambda := math.Exp(rng.Float64()*6 - 9)
 			r := NewRate(lambda*math.Exp(rng.NormFloat64()/2), false)
@@ -240,7 +232,7 @@ func TestRateLoggedIsGamma(t *testing.T) {
 // awake time without an event lowers it more; within what the bins cost.
 func TestRateIsMonotone(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	for range rateRounds(300, 3000) {
+	for range trials(300, 3000) {
 		lambda := math.Exp(rng.Float64()*8 - 9)
 		e := watchRate(rng, lambda, rng.IntN(100), func() float64 { return rng.ExpFloat64() / lambda })
 		e.prior *= math.Exp(2 * rng.NormFloat64())
@@ -304,7 +296,7 @@ func TestRateIsSafe(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	exposures := []float64{0, -1, math.NaN(), math.Inf(1), math.Inf(-1), 1e-300, 1e-3, 1, 1e7, 1e300}
 	counts := []int{0, 1, -5, math.MaxInt, math.MinInt, 1000}
-	for range rateRounds(200, 2000) {
+	for range trials(200, 2000) {
 		r := NewRate(math.Exp(rng.Float64()*40-26), false)
 		for range 100 {
 			exposure := exposures[rng.IntN(len(exposures))] * rng.Float64()

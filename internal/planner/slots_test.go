@@ -1,10 +1,41 @@
 package planner
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
+
+// loadOf counts the instants of all sensors but one by second.
+func loadOf(p *Planner, but *sensor) map[int64]int32 {
+	load := map[int64]int32{}
+	for _, o := range p.sensors {
+		if o != but {
+			for _, at := range o.rec.Instants {
+				load[at.Unix()]++
+			}
+		}
+	}
+	return load
+}
+
+// slotsOf plans a sensor at random instants in the windows of its plan, not before from.
+func slotsOf(p *Planner, s *sensor, rng *rand.Rand) (asked []time.Time, from time.Time) {
+	for m := range 3 {
+		if rng.IntN(3) > 0 {
+			tick := time.Duration(55+rng.IntN(15)) * 100 * time.Millisecond
+			asked = append(asked, start.Add(time.Duration(m)*time.Minute+tick%(7*time.Second)))
+		}
+	}
+	from = start
+	if len(asked) > 0 {
+		from = asked[0].Add(-time.Duration(rng.IntN(40)) * 100 * time.Millisecond)
+	}
+	p.setInstants(s, p.spread(s, slices.Clone(asked), from))
+	return asked, from
+}
 
 // Whatever is planned for whom and in which order, the loads are those of the plans,
 // and an instant that a full second pushes away stays in its window, in order, and
@@ -22,27 +53,8 @@ func TestSlotsAgainstRecount(t *testing.T) {
 		}
 		for range 12 {
 			s := p.sensors[rng.IntN(len(p.sensors))]
-			var want []time.Time
-			for m := range 3 {
-				if rng.IntN(3) > 0 {
-					tick := time.Duration(55+rng.IntN(15)) * 100 * time.Millisecond
-					want = append(want, start.Add(time.Duration(m)*time.Minute+tick%(7*time.Second)))
-				}
-			}
-			others := map[int64]int32{}
-			for _, o := range p.sensors {
-				if o != s {
-					for _, at := range o.rec.Instants {
-						others[at.Unix()]++
-					}
-				}
-			}
-			from := start
-			if len(want) > 0 {
-				from = want[0].Add(-time.Duration(rng.IntN(40)) * 100 * time.Millisecond)
-			}
-			asked := append([]time.Time(nil), want...)
-			p.setInstants(s, p.spread(s, want, from))
+			others := loadOf(p, s)
+			asked, from := slotsOf(p, s, rng)
 			for k, at := range s.rec.Instants {
 				w, _ := plan.Window(asked[k])
 				if at.Before(w.Start) || at.After(asked[k]) {
@@ -58,19 +70,8 @@ func TestSlotsAgainstRecount(t *testing.T) {
 					moved++
 				}
 			}
-			recount := map[int64]int32{}
-			for _, o := range p.sensors {
-				for _, at := range o.rec.Instants {
-					recount[at.Unix()]++
-				}
-			}
-			if len(recount) != len(p.load) {
-				t.Fatalf("seed %d: load %v, want %v", seed, p.load, recount)
-			}
-			for second, n := range recount {
-				if p.load[second] != n {
-					t.Fatalf("seed %d: load %v, want %v", seed, p.load, recount)
-				}
+			if want := loadOf(p, nil); !maps.Equal(want, p.load) {
+				t.Fatalf("seed %d: load %v, want %v", seed, p.load, want)
 			}
 		}
 	}

@@ -61,14 +61,21 @@ func killed(t *testing.T, mode, path string, from int64, after int) (acked []int
 	return acked
 }
 
-// lost looks for what was acknowledged and is not there whole.
-func lost(t *testing.T, path string, acked []int64) (missing []string) {
+// left opens the file that a child left, which must be sound.
+func left(t *testing.T, path string) *Repository {
 	t.Helper()
 	sound(t, path)
 	r, err := Open(path, Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// lost looks for what was acknowledged and is not there whole.
+func lost(t *testing.T, path string, acked []int64) (missing []string) {
+	t.Helper()
+	r := left(t, path)
 	defer r.Close()
 	have := map[string]bool{}
 	for i := range 16 {

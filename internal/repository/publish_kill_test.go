@@ -58,19 +58,15 @@ func publishNext(r *Repository, mode string, seq *atomic.Int64) error {
 // what Check verifies.
 func lostEvents(t *testing.T, path string, acked []int64) (missing []string) {
 	t.Helper()
-	sound(t, path)
-	r, err := Open(path, Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := left(t, path)
 	defer r.Close()
 	have := map[string]int{}
 	for cursor, more := "", true; more; more = cursor != "" {
-		var page []discovery.Record
-		page, cursor, err = r.Events(discovery.Beginning, discovery.Forever, cursor, 0)
+		page, next, err := r.Events(discovery.Beginning, discovery.Forever, cursor, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+		cursor = next
 		for _, record := range page {
 			key := fmt.Sprint(record.Event.EventID(), record.Event.Error != nil)
 			if have[key]++; have[key] > 1 {

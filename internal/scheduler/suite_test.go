@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -62,16 +61,7 @@ func randomFleet(rng *rand.Rand, seen *seen) *Problem {
 	if p.End == Lookahead {
 		p.Extra = p.Length + rng.Int64N(5)
 	}
-	p.Demands = nil
-	for range 2 + rng.IntN(6) {
-		seen.total++
-		d := randomDemand(rng, p.Length, seen)
-		if len(p.Demands) > 0 && rng.IntN(3) == 0 {
-			d = p.Demands[rng.IntN(len(p.Demands))]
-			d.Coef = cmp.Or(d.Coef, 1) * float64(1+rng.IntN(2))
-		}
-		p.Demands = append(p.Demands, d)
-	}
+	p.Demands = randomDemands(rng, 2+rng.IntN(6), p.Length, seen)
 	p.Budget = rng.IntN(3 * len(p.Demands))
 	return p
 }

@@ -332,6 +332,20 @@ func randomDemand(rng *rand.Rand, length int64, seen *seen) Demand {
 	return d
 }
 
+// randomDemands are n demands, some of them alike but for their coefficients.
+func randomDemands(rng *rand.Rand, n int, length int64, seen *seen) (demands []Demand) {
+	for range n {
+		seen.total++
+		d := randomDemand(rng, length, seen)
+		if len(demands) > 0 && rng.IntN(3) == 0 {
+			d = demands[rng.IntN(len(demands))]
+			d.Coef = cmp.Or(d.Coef, 1) * float64(1+rng.IntN(2))
+		}
+		demands = append(demands, d)
+	}
+	return demands
+}
+
 func randomProblem(rng *rand.Rand, seen *seen) *Problem {
 	p := &Problem{
 		Tick: 2 * time.Second, Length: 6 + rng.Int64N(24), End: EndRule(rng.IntN(3)),
@@ -343,16 +357,7 @@ func randomProblem(rng *rand.Rand, seen *seen) *Problem {
 			p.Price = math.Exp(6 * rng.Float64())
 		}
 	}
-	n := 1 + rng.IntN(4)
-	for range n {
-		seen.total++
-		d := randomDemand(rng, p.Length, seen)
-		if len(p.Demands) > 0 && rng.IntN(3) == 0 {
-			d = p.Demands[rng.IntN(len(p.Demands))]
-			d.Coef = cmp.Or(d.Coef, 1) * float64(1+rng.IntN(2))
-		}
-		p.Demands = append(p.Demands, d)
-	}
-	p.Budget = rng.IntN(5 * n)
+	p.Demands = randomDemands(rng, 1+rng.IntN(4), p.Length, seen)
+	p.Budget = rng.IntN(5 * len(p.Demands))
 	return p
 }

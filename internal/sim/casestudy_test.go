@@ -31,17 +31,10 @@ func shippedStreams(tb testing.TB) []Stream {
 	return streams
 }
 
-func caseRuns() int {
-	if os.Getenv("CRAWLD_CI") != "" {
-		return 20
-	}
-	return 3
-}
-
 func shippedStudy(tb testing.TB, change func(*CaseStudy)) *CaseResult {
 	tb.Helper()
 	c := CaseStudy{Streams: shippedStreams(tb), Night: []string{"temp", "rh"}, Theta: 2,
-		Runs: caseRuns(), Seed: 1}
+		Runs: trials(3, 20), Seed: 1}
 	if change != nil {
 		change(&c)
 	}

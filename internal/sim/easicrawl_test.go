@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -22,15 +21,12 @@ func study(tb testing.TB, family string, runs, ciRuns int) EasiCrawl {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if os.Getenv("CRAWLD_CI") != "" {
-		runs = ciRuns
-	}
-	return EasiCrawl{Family: f, Runs: runs, Seed: 1, Workers: 2}
+	return EasiCrawl{Family: f, Runs: trials(runs, ciRuns), Seed: 1, Workers: 2}
 }
 
 // studied are the families that are looked at: one, under CRAWLD_CI all.
 func studied() []string {
-	if os.Getenv("CRAWLD_CI") == "" {
+	if !ci() {
 		return []string{"half"}
 	}
 	var names []string

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -77,10 +76,7 @@ func (g pollGroup) planned(t *testing.T, timed bool) (m meeting, polls int) {
 // The set-up of the DPT paper's figure 23 through the planner: with its groups it looks less
 // often, and republishes as soon as `simulate polling --figure 23` says of MDPT.
 func TestPlannerTimesGroups(t *testing.T) {
-	days := 12
-	if os.Getenv("CRAWLD_CI") != "" {
-		days = 40
-	}
+	days := trials(12, 40)
 	var alone, timed, mdpt []float64
 	var alonePolls, timedPolls int
 	for run := range uint64(3) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,14 +13,6 @@ import (
 	"github.com/crawld/crawld/internal/figure"
 	"github.com/crawld/crawld/internal/visit"
 )
-
-// pollTrials is the number of random instances, larger where time is set aside.
-func pollTrials(quick, full int) int {
-	if os.Getenv("CRAWLD_CI") != "" {
-		return full
-	}
-	return quick
-}
 
 // slowReplay polls by the same tracker, but keeps a list of instants and looks for the
 // first poll of each publication from the beginning. late counts a poll at the instant
@@ -80,7 +71,7 @@ func drawTraffic(rng *rand.Rand) Traffic {
 func TestReplayAgreesWithASlowOne(t *testing.T) {
 	t.Parallel()
 	counted, caught := map[dpt.Policy]int{}, 0
-	for trial := range uint64(pollTrials(150, 1500)) {
+	for trial := range uint64(trials(150, 1500)) {
 		rng := rand.New(rand.NewPCG(trial, 1))
 		n := 20 + rng.IntN(60)
 		if rng.IntN(10) == 0 {
@@ -253,7 +244,7 @@ func TestPollingFigures(t *testing.T) {
 	} {
 		t.Run(c.number, func(t *testing.T) {
 			t.Parallel()
-			checkFacts(t, c.number, pollTrials(c.quick, c.full), c.wants)
+			checkFacts(t, c.number, trials(c.quick, c.full), c.wants)
 		})
 	}
 }
@@ -320,9 +311,9 @@ func TestPollingRefuses(t *testing.T) {
 func TestHZAtEqualLoad(t *testing.T) {
 	t.Parallel()
 	for _, pacing := range []Pacing{DelayPacing, WallClockPacing} {
-		for seed := range uint64(pollTrials(1, 3)) {
+		for seed := range uint64(trials(1, 3)) {
 			source, err := Traffic{Period: paperPeriod, PSS: 0.95, PFS: 0.8, Jitter: paperJitter,
-				Pacing: pacing}.Publish(seed, Epoch, pollTrials(3000, 10000))
+				Pacing: pacing}.Publish(seed, Epoch, trials(3000, 10000))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -370,8 +361,8 @@ func TestHZOnTraces(t *testing.T) {
 		{"uci_airquality", 3600, []time.Duration{0}},
 	} {
 		trace := shipped(t, c.name)
-		for _, policy := range []dpt.Policy{dpt.DPTL, dpt.DPTN}[:pollTrials(1, 2)] {
-			gaps := c.gaps[:min(pollTrials(3, len(c.gaps)), len(c.gaps))]
+		for _, policy := range []dpt.Policy{dpt.DPTL, dpt.DPTN}[:trials(1, 2)] {
+			gaps := c.gaps[:min(trials(3, len(c.gaps)), len(c.gaps))]
 			mean, baseMean := 0.0, 0.0
 			for _, gap := range gaps {
 				base, hz := againstHZ(t, Polling{Policy: policy, MaxGap: gap}, trace.Instants, 0.02)

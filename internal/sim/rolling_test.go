@@ -12,6 +12,14 @@ import (
 // ci tells whether time is set aside for the sizes of the figures.
 func ci() bool { return os.Getenv("CRAWLD_CI") != "" }
 
+// trials is a number of instances, runs or days, larger where time is set aside.
+func trials(quick, full int) int {
+	if ci() {
+		return full
+	}
+	return quick
+}
+
 // seriesNamed finds a curve of a panel.
 func seriesNamed(tb testing.TB, p figure.Panel, name string) figure.Series {
 	tb.Helper()
