@@ -129,7 +129,7 @@ func TestAlerts(t *testing.T) {
 	}
 	// The tests must bite.
 	dir := t.TempDir()
-	blunt := strings.Replace(string(rules), "store_degraded == 1", "store_degraded == 2", 1)
+	blunt := strings.Replace(string(rules), `{reason!="low"} == 1`, `{reason!="low"} == 2`, 1)
 	for name, text := range map[string]string{"alerts.yml": blunt, "alerts_test.yml": string(cases)} {
 		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
