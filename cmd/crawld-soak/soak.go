@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -60,9 +61,14 @@ func (s *soak) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for s.rounds == 0 || !s.short && time.Since(s.began) < s.length {
+	again := func(inv invariant) bool { return !inv.once }
+	for s.rounds == 0 || !s.short && time.Since(s.began) < s.length &&
+		slices.ContainsFunc(s.table, again) {
 		seed := s.seed + uint64(s.rounds)
 		for i, inv := range s.table {
+			if inv.once && s.rounds > 0 {
+				continue
+			}
 			if inv.run == "" {
 				s.fuzz(ctx, i, targets)
 			} else {
@@ -112,7 +118,7 @@ func (s *soak) try(ctx context.Context, i int, seed uint64, args []string, pkg s
 	args = append(append(args, pkg), inv.args...)
 	env := []string{fmt.Sprintf("CRAWLD_SEED=%d", seed)}
 	if !s.short && inv.run != "" {
-		env = append(env, "CRAWLD_CI=1")
+		env = append(env, "CRAWLD_CI=1", "CRAWLD_SOAK=1")
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), env...)

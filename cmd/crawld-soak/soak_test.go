@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // module is a checkout with tests that hold, fail and skip.
@@ -77,6 +78,26 @@ func TestSoakTellsVerdicts(t *testing.T) {
 		t.Errorf("not one line per invariant:\n%s", out.String())
 	}
 	recordOf(t, s)
+}
+
+// What is run once is not run again, and a soak of such rows alone ends with its first round.
+func TestSoakRunsOnce(t *testing.T) {
+	rows := []invariant{{id: "T1", name: "long", pkg: ".", run: "^TestHolds$", once: true},
+		{id: "T2", name: "short", pkg: ".", run: "^TestHolds$"}}
+	for _, c := range []struct {
+		table  []invariant
+		length time.Duration
+	}{{rows[:1], 100 * time.Hour}, {rows, 3 * time.Second}} {
+		var out, errs strings.Builder
+		s := &soak{out: &out, errs: &errs, length: c.length, table: c.table,
+			tallies: make([]tally, len(c.table)), dir: module(t)}
+		if err := s.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if last := s.tallies[len(s.tallies)-1].runs; s.tallies[0].runs != 1 || last != s.rounds {
+			t.Errorf("%d rows: %+v in %d rounds\n%s", len(c.table), s.tallies, s.rounds, errs.String())
+		}
+	}
 }
 
 // recordOf checks what a soak leaves in the record.

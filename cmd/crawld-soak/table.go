@@ -12,6 +12,7 @@ type invariant struct {
 	pkg      string   // of the tests, as go test takes it
 	run      string   // pattern of their names; "" = every fuzz target of every package
 	args     []string // further arguments of go test
+	once     bool     // it takes minutes: only the first round has it
 	counts   []count
 }
 
@@ -37,12 +38,17 @@ func times(unit, pattern string) count {
 	return count{unit, regexp.MustCompile(pattern), 1}
 }
 
+// sensorYears are those of simulated time.
+var sensorYears = []count{
+	{virtual, regexp.MustCompile(`(\d+) sensors, (\d+) h: `), 1.0 / hoursPerYear}}
+
 // invariants are run in this order, round by round. Those whose tests are random take
 // their seed from CRAWLD_SEED; kills and the wire are random by nature.
 var invariants = []invariant{
 	{id: "T1", name: "virtual day", pkg: "./internal/sim",
-		run:    "^(TestVirtualDay|TestObserverCatches)$",
-		counts: []count{{virtual, regexp.MustCompile(`(\d+) sensors, (\d+) h: `), 1.0 / hoursPerYear}}},
+		run: "^(TestVirtualDay|TestVirtualRush|TestObserverCatches)$", counts: sensorYears},
+	{id: "T1", name: "a million sensors, an hour", pkg: "./internal/sim", run: "^TestVirtualHour$",
+		once: true, counts: sensorYears},
 	{id: "T2", name: "clock jumps", pkg: "./internal/sim", run: "^TestClockJumps$",
 		counts: []count{times("jumps", `(\d+) jumps \(`)}},
 	{id: "T2", name: "clock jumps, real loop", pkg: "./internal/crawler",
@@ -64,6 +70,8 @@ var invariants = []invariant{
 	{id: "T8", name: "hostile sensors, blocks", pkg: "./internal/coapclient",
 		run: "^(TestHostileBlocks|TestStuckConfirmable|TestSlowDrip|TestStrangers|TestHostileStreams|TestHandshakeFlood)$"},
 	{id: "T8", name: "hostile sensors among others", pkg: "./cmd/crawld", run: "^TestHostileFew$"},
+	{id: "T9", name: "real load", pkg: "./cmd/crawld", run: "^TestLoad$", once: true,
+		counts: []count{times("crawls", `; (\d+) crawls, `)}},
 	{id: "T10", name: "full and broken disk", pkg: "./internal/repository",
 		run: "^(TestFull|TestFullDisk|TestOutOfSpace|TestBroken|TestQuota)$"},
 	{id: "T10", name: "full and broken disk, daemon", pkg: "./cmd/crawld",

@@ -86,7 +86,7 @@ func (p *Planner) takeOver(now time.Time) {
 	p.rec.Share = p.rec.failureShare()
 	p.solved, p.kept = true, max(0, p.rec.Reserved-p.used[visit.Poll]-p.used[visit.Probe])
 	p.spendAt = p.nextSpend(now)
-	p.drift = drift{since: now}
+	p.drift = drift{since: now, spilt: plan.rec.Spilled}
 	for i, a := range plan.asks {
 		j, ok := p.fleet.Find(a.id)
 		if !ok {

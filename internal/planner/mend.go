@@ -22,6 +22,7 @@ type drift struct {
 	first  float64   // sum of share times ln r
 	second float64   // sum of share times (ln r)^2
 	crawls int       // taken or given since
+	spilt  int       // found no second in that solve: giving them to others is no news
 }
 
 // stake is the share of the objective that a solve could win back.
@@ -52,7 +53,7 @@ func (p *Planner) drifted(now time.Time) bool {
 	if p.drift.stake()*rest > stakeToMend {
 		return true
 	}
-	return float64(p.drift.crawls) > max(1, crawlsToMend*float64(p.rec.Planned))
+	return float64(p.drift.crawls-p.drift.spilt) > max(1, crawlsToMend*float64(p.rec.Planned))
 }
 
 // settled starts the account of a sensor that a solve has planned with that rate and
@@ -149,7 +150,7 @@ func (p *Planner) mend(plan *Plan, now time.Time) {
 	p.mending = false
 	p.rec.Price, p.rec.Version, p.rec.Extra = plan.rec.Price, plan.version, plan.rec.Extra
 	p.rec.Mended++
-	p.drift = drift{since: now}
+	p.drift = drift{since: now, spilt: plan.rec.Spilled}
 	for i, a := range plan.asks {
 		j, ok := p.fleet.Find(a.id)
 		if !ok || p.sensors[j].polled(now) {

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/planner"
 	"github.com/crawld/crawld/internal/sleepplan"
 	"github.com/crawld/crawld/internal/visit"
@@ -51,24 +50,21 @@ type badClock struct {
 func newBadClock(t testing.TB, sensors []Sensor, par planner.Parameters, seed uint64,
 	end time.Time) *badClock {
 	t.Helper()
-	c := &badClock{t: t, run: &run{cfg: Config{RoundTrip: 50 * time.Millisecond},
-		sensors: map[string]*sensor{}, end: end}}
-	listed := make([]fleet.Sensor, len(sensors))
-	for i, s := range sensors {
-		listed[i] = s.Listed
-		sn := &sensor{Sensor: s, rng: rand.New(rand.NewPCG(seed, uint64(i)+1)),
-			wire: rand.New(rand.NewPCG(seed+1, uint64(i)+1)), seen: dayStart}
+	cfg := Config{Sensors: sensors, Start: dayStart, Seed: seed, RoundTrip: 50 * time.Millisecond}
+	c := &badClock{t: t, run: &run{cfg: cfg, sensors: map[string]*sensor{}, end: end}}
+	for i := range sensors {
+		sn := newSensor(&cfg, i)
 		sn.next = sn.after(dayStart, end)
-		c.run.sensors[s.Listed.ID] = sn
+		c.run.sensors[sn.Listed.ID] = sn
 	}
-	f, err := fleet.New(listed)
+	f, err := cfg.fleet()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.p, err = planner.New(f, par, planner.Saved{}, dayStart); err != nil {
 		t.Fatal(err)
 	}
-	c.pace = rate.NewLimiter(rate.Limit(par.Capacity), max(1, par.Capacity/50))
+	c.pace = newPace(par.Capacity)
 	return c
 }
 

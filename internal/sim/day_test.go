@@ -2,10 +2,11 @@ package sim
 
 import (
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"os"
-	"strings"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,78 +82,15 @@ func randomPlan(rng *rand.Rand) (sleepplan.Plan, error) {
 	return sleepplan.Explicit(ws)
 }
 
-// observer checks the planner's promises from outside, by counting.
-type observer struct {
-	listed   map[string]*fleet.Sensor
-	par      planner.Parameters
-	theta    int
-	spent    int
-	perSense map[string]int
-	start    time.Time
-	rangeNo  int64
-	faults   []string       // the first few of each kind
-	count    map[string]int // by format
-	trace    uint64
-	visits   int
-}
-
-func newObserver(sensors []Sensor, par planner.Parameters) *observer {
-	o := &observer{par: par, start: dayStart, theta: par.Theta(len(sensors)), listed: map[string]*fleet.Sensor{},
-		perSense: map[string]int{}, count: map[string]int{}}
-	for i := range sensors {
-		o.listed[sensors[i].Listed.ID] = &sensors[i].Listed
-	}
-	return o
-}
-
-func (o *observer) watch(v visit.Visit, now time.Time) {
-	h := fnv.New64a()
-	fmt.Fprint(h, o.trace, v.Sensor, now.UnixNano(), v.Kind, v.Deadline.UnixNano())
-	o.trace = h.Sum64()
-	if !v.Deadline.After(now) {
-		return // missed: nobody is asked
-	}
-	o.visits++
-	if no := int64(now.Sub(o.start) / o.par.Range); no != o.rangeNo {
-		o.rangeNo, o.spent, o.perSense = no, 0, map[string]int{}
-	}
-	o.spent++
-	o.perSense[v.Sensor]++
-	s := o.listed[v.Sensor]
-	if o.spent > o.theta {
-		o.fault("%v: attempt %d of a budget of %d", now, o.spent, o.theta)
-	}
-	if s.MaxCrawls >= 0 && o.perSense[v.Sensor] > s.MaxCrawls {
-		o.fault("%v: %s asked %d times, cap %d", now, v.Sensor, o.perSense[v.Sensor], s.MaxCrawls)
-	}
-	until, limited := s.Plan.KnownUntil()
-	known := !limited || now.Before(until)
-	if known && !s.Plan.Awake(now) {
-		o.fault("%v: %s asked (%v, %s) while it sleeps", now, v.Sensor, v.Kind, v.Why)
-	}
-	if known && v.Kind == visit.Planned {
-		if w, _ := s.Plan.Window(now); v.Deadline.After(w.End) {
-			o.fault("%v: %s may be asked until %v, its window ends %v", now, v.Sensor, v.Deadline, w.End)
-		}
-	}
-}
-
-func (o *observer) fault(format string, args ...any) {
-	o.count[format]++
-	if o.count[format] <= 3 {
-		o.faults = append(o.faults, fmt.Sprintf(format, args...))
-	}
-}
-
-func daySize() (sensors int, hours int) {
+func daySize() (sensors, hours int) {
 	if os.Getenv("CRAWLD_CI") != "" {
 		return 10000, 24
 	}
-	return 2000, 24
+	return 1000, 24
 }
 
-// A whole virtual day: never outside an awake window, never over a cap or the
-// budget at any instant, and the same decisions for any number of workers.
+// A whole virtual day: every promise that the observer knows of holds at any instant, and
+// decisions are the same for any number of workers.
 func TestVirtualDay(t *testing.T) {
 	n, hours := daySize()
 	seed := soakSeed()
@@ -161,18 +99,17 @@ func TestVirtualDay(t *testing.T) {
 	var first uint64
 	for i, workers := range []int{1, 8} {
 		o := newObserver(sensors, par)
-		res, err := Run(Config{Sensors: sensors, Parameters: par, Start: dayStart, Seed: seed,
-			Duration: time.Duration(hours) * time.Hour, Workers: workers, Watch: o.watch})
+		res, err := Run(o.on(Config{Sensors: sensors, Parameters: par, Start: dayStart, Seed: seed,
+			Duration: time.Duration(hours) * time.Hour, Workers: workers, Paced: true}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range o.faults {
-			t.Error(f)
-		}
+		o.report(t)
 		if i == 0 {
 			first = o.trace
-			t.Logf("%d sensors, %d h: %d visits %v, %d events, mean latency %.0f s", n, hours,
-				o.visits, res.Visits, res.Events, res.Mean())
+			t.Logf("%d sensors, %d h: %d visits %v, %d events, mean latency %.0f s; events waited %.3f "+
+				"of what was promised; busiest minute %d starts", n, hours, o.visits, res.Visits,
+				res.Events, res.Mean(), o.fresh.waited/o.fresh.promised, o.minute.busiest)
 			if res.Visits[visit.Described] == 0 || res.Visits[visit.Asleep] == 0 {
 				t.Errorf("a day without described or unanswered visits: %v", res.Visits)
 			}
@@ -183,37 +120,123 @@ func TestVirtualDay(t *testing.T) {
 	}
 }
 
-// The observer must see what it is there for: a planner that is told another
-// budget, other caps and other windows than the observer believes is caught.
-func TestObserverCatches(t *testing.T) {
-	sensors := randomFleet(t, 200, 2)
+// Where the capacity leaves little room, starts keep it in every minute, and nothing else
+// breaks. Freshness is not looked at: a plan promises nothing of the crawls that it finds no
+// second for, and most of them are made later on.
+func TestVirtualRush(t *testing.T) {
+	sensors := randomFleet(t, 600, 20+soakSeed())
 	par := dayParameters()
+	par.Capacity = 1
+	for _, paced := range []bool{true, false} {
+		o := newObserver(sensors, par)
+		_, err := Run(o.on(Config{Sensors: sensors, Parameters: par, Start: dayStart, Seed: 4,
+			Duration: 12 * time.Hour, Paced: paced}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rush := o.count[faultRush]
+		t.Logf("paced %v: %d visits, busiest minute %d starts", paced, o.visits, o.minute.busiest)
+		if full := 60 * par.Capacity; paced && o.minute.busiest < full {
+			t.Errorf("no minute had %d starts: the capacity was not tried", full)
+		}
+		if !paced && rush == 0 {
+			t.Error("starts that keep no pace go unnoticed")
+		}
+		delete(o.count, faultRush)
+		if paced && rush > 0 || len(o.count) > 0 {
+			t.Errorf("%d minutes with too many starts; %q", rush, o.faults)
+		}
+	}
+}
+
+// A fleet that nobody has crawled yet wants all of its first crawls at once. Those that find
+// no second are made later; they are no reason to plan the others anew, again and again, and
+// put them off each time.
+func TestFirstHourUnderACapacity(t *testing.T) {
+	const n = 1000
+	sensors := randomFleet(t, n, 30+soakSeed())
+	hour := func(capacity int) Result {
+		par := dayParameters()
+		par.Capacity = capacity
+		res, err := Run(Config{Sensors: sensors, Parameters: par, Start: dayStart, Seed: 1,
+			Duration: time.Hour, Paced: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	free, limited := hour(0), hour(n/200)
+	t.Logf("expected latency without a limit %.4g s, with one %.4g s; planned anew %d and %d times; "+
+		"%d crawls found no second", free.Expected, limited.Expected, free.Status.Mended,
+		limited.Status.Mended, limited.Status.Spilled)
+	if limited.Status.Spilled < n/20 {
+		t.Errorf("only %d crawls found no second", limited.Status.Spilled)
+	}
+	if limited.Expected > 1.1*free.Expected {
+		t.Errorf("%.2f times the latency", limited.Expected/free.Expected)
+	}
+}
+
+// A million sensors for an hour, each with a description already. For a soak.
+func TestVirtualHour(t *testing.T) {
+	if os.Getenv("CRAWLD_SOAK") == "" {
+		t.Skip("takes minutes and gigabytes: set CRAWLD_SOAK=1")
+	}
+	const n = 1_000_000
+	defer debug.SetGCPercent(debug.SetGCPercent(50)) // 7 GB instead of 10
+	sensors := randomFleet(t, n, soakSeed())
+	par := dayParameters()
+	par.Capacity = n / 1000
 	o := newObserver(sensors, par)
-	o.theta = 50
-	for _, s := range o.listed {
-		s.MaxCrawls = 1
-	}
-	listed := make([]Sensor, len(sensors))
-	copy(listed, sensors)
-	for i := range listed {
-		listed[i].Listed.MaxCrawls = fleet.NoCap
-		listed[i].Listed.Plan = sleepplan.AlwaysOn()
-	}
-	_, err := Run(Config{Sensors: listed, Parameters: par, Start: dayStart, Seed: 3,
-		Duration: 2 * time.Hour, Watch: o.watch})
+	res, err := Run(o.on(Config{Sensors: sensors, Parameters: par, Start: dayStart, Seed: soakSeed(),
+		Duration: time.Hour, Crawled: true, Workers: runtime.GOMAXPROCS(0), Paced: true}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kinds := map[string]bool{}
-	for _, f := range o.faults {
-		for _, word := range []string{"budget", "cap", "sleeps"} {
-			if strings.Contains(f, word) {
-				kinds[word] = true
-			}
+	o.report(t)
+	t.Logf("%d sensors, %d h: %d visits %v, %d events; events waited %.3f of what was promised; "+
+		"busiest minute %d starts", n, 1, o.visits, res.Visits, res.Events,
+		o.fresh.waited/o.fresh.promised, o.minute.busiest)
+}
+
+// The observer must see what it is there for: a planner that is told another budget, other
+// caps, windows, gaps and a higher capacity than the observer believes is caught, and so are
+// sensors that answer less often than plans can know.
+func TestObserverCatches(t *testing.T) {
+	sensors := randomFleet(t, 200, 2)
+	par := dayParameters()
+	par.PerSensor = 4
+	o := newObserver(sensors, par)
+	o.theta, o.par.Capacity, o.par.Polling.MinGap = 50, 1, 20*time.Minute
+	o.par.Polling.Bootstrap = 20 * time.Minute
+	for _, s := range o.listed {
+		s.MaxCrawls = 1
+	}
+	told := slices.Clone(sensors)
+	for i := range told {
+		told[i].Listed.MaxCrawls = fleet.NoCap
+		told[i].Out = 0.4
+		if i%10 != 9 { // those stay hidden, and are polled
+			told[i].Listed.Plan = sleepplan.AlwaysOn()
 		}
 	}
-	if len(kinds) != 3 {
-		t.Errorf("caught only %v of broken budget, caps and windows", kinds)
+	_, err := Run(o.on(Config{Sensors: told, Parameters: par, Start: dayStart, Seed: 3,
+		Duration: 4 * time.Hour}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := dayStart.Add(4 * time.Hour)
+	for range 2 { // the second time before the first one has ended
+		o.watch(visit.Visit{Sensor: told[0].Listed.ID, At: at, Deadline: at.Add(time.Minute)}, at)
+	}
+	for _, f := range []string{faultBudget, faultCap, faultAsleep, faultWindow, faultTwice, faultGap,
+		faultRush} {
+		if o.count[f] == 0 {
+			t.Errorf("goes unnoticed: %q", f)
+		}
+	}
+	if err := o.fresh.check(); err == nil || o.fresh.waited < o.fresh.promised {
+		t.Errorf("%.4g s waited, %.4g s promised: that goes unnoticed", o.fresh.waited, o.fresh.promised)
 	}
 }
 

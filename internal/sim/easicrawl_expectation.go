@@ -95,7 +95,7 @@ func (e EasiCrawl) monteCarlo() (figure.Series, error) {
 	waits := make([][]float64, len(instants))
 	end := Epoch.Add(draftWindows * (draftAwake + draftAsleep) * Unit)
 	for run := range e.Runs {
-		s := &sensor{Sensor: Sensor{Plan: plan, Rate: draftRate / Unit.Seconds()},
+		s := &sensor{Sensor: &Sensor{Plan: plan, Rate: draftRate / Unit.Seconds()},
 			rng: rand.New(rand.NewPCG(e.Seed, uint64(run)+1))}
 		sums := make([]float64, len(instants))
 		for at := s.after(Epoch, end); !at.IsZero(); at = s.after(at, end) {

@@ -74,7 +74,6 @@ func TestHiddenSleepPlansAreLearned(t *testing.T) {
 	lastWeek := func(hide bool) (wait float64, res Result) {
 		sensors := halfHidden(t, n, 1)
 		o := newObserver(sensors, par)
-		o.start = Epoch
 		for i := range sensors {
 			if hide && i%2 == 1 {
 				sensors[i].Listed.Plan = sleepplan.Unknown()
@@ -82,16 +81,15 @@ func TestHiddenSleepPlansAreLearned(t *testing.T) {
 			}
 		}
 		run := func(days int) Result {
-			res, err := Run(Config{Sensors: sensors, Parameters: par, Start: Epoch, Seed: 5,
-				Duration: time.Duration(days) * 24 * time.Hour, Watch: o.watch, Workers: 2})
+			o.rewind()
+			res, err := Run(o.on(Config{Sensors: sensors, Parameters: par, Start: Epoch, Seed: 5,
+				Duration: time.Duration(days) * 24 * time.Hour, Workers: 2}))
 			if err != nil {
 				t.Fatal(err)
 			}
 			return res
 		}
 		before := run(days - 7)
-		o.count, o.faults = map[string]int{}, nil
-		o.rangeNo, o.spent, o.perSense = -1, 0, map[string]int{}
 		res = run(days)
 		for _, fault := range o.faults {
 			t.Error(fault)

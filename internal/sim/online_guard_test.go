@@ -15,7 +15,7 @@ func TestSkewIsOfTheWindow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &sensor{Sensor: Sensor{Plan: plan, Skew: time.Second}, seed: 9}
+		s := &sensor{Sensor: &Sensor{Plan: plan, Skew: time.Second}, seed: 9}
 		early, late := 0, 0
 		for k := range 500 {
 			end := Epoch.Add(time.Duration(k)*20*time.Minute + awake)

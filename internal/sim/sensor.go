@@ -14,7 +14,7 @@ const ackTimeout = 2 * time.Second
 
 // sensor draws its events lazily: the next one is known, the rest is not.
 type sensor struct {
-	Sensor
+	*Sensor
 	rng    *rand.Rand // of events: the same whatever the policy does
 	wire   *rand.Rand // of losses and timeouts
 	next   time.Time  // next event; zero: none any more
@@ -25,6 +25,14 @@ type sensor struct {
 	seq    int // events up to now
 	served bool
 	sent   int // seq of the description that was last served
+}
+
+// newSensor is a run's i-th sensor at its start.
+func newSensor(c *Config, i int) *sensor {
+	s := &c.Sensors[i]
+	return &sensor{Sensor: s, rng: rand.New(rand.NewPCG(c.Seed, uint64(i)+1)),
+		wire: rand.New(rand.NewPCG(c.Seed+1, uint64(i)+1)), given: s.Events,
+		seen: c.Start, seed: c.Seed ^ uint64(i+1)<<32, served: c.Crawled}
 }
 
 // answer is what becomes of a visit that starts now: the exchange of RFC 7252

@@ -10,8 +10,9 @@ package sim
 import (
 	"container/heap"
 	"fmt"
-	"math/rand/v2"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/planner"
@@ -64,6 +65,10 @@ type Config struct {
 	// has never heard of them.
 	Crawled bool
 
+	// Paced says that starts keep Parameters.Capacity as package crawler has them keep it;
+	// otherwise a visit starts when it is due.
+	Paced bool
+
 	// Reloads are what the operator lists later on, by instant.
 	Reloads []Reload
 
@@ -115,6 +120,7 @@ type run struct {
 	pending outcomes
 	res     Result
 	end     time.Time
+	pace    *rate.Limiter // nil: starts are not paced
 }
 
 // Run simulates from Start for Duration. The error is of the fleet or of the
@@ -123,36 +129,41 @@ func Run(cfg Config) (Result, error) {
 	if cfg.RoundTrip <= 0 {
 		cfg.RoundTrip = 50 * time.Millisecond
 	}
-	r := &run{cfg: cfg, sensors: map[string]*sensor{}, end: cfg.Start.Add(cfg.Duration)}
+	r := &run{cfg: cfg, sensors: make(map[string]*sensor, len(cfg.Sensors)),
+		end: cfg.Start.Add(cfg.Duration)}
 	r.res.Visits = map[visit.Result]int{}
-	listed := make([]fleet.Sensor, len(cfg.Sensors))
-	for i, s := range cfg.Sensors {
-		listed[i] = s.Listed
-	}
-	f, err := fleet.New(listed)
+	f, err := cfg.fleet()
 	if err != nil {
 		return Result{}, fmt.Errorf("sim: %w", err)
 	}
-	for i, s := range cfg.Sensors {
-		id := s.Listed.ID
-		if id == "" {
-			return Result{}, fmt.Errorf("sim: sensor %d has no id", i)
-		}
-		sn := &sensor{Sensor: s, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(i)+1)),
-			wire: rand.New(rand.NewPCG(cfg.Seed+1, uint64(i)+1)), given: s.Events,
-			seen: cfg.Start, seed: cfg.Seed ^ uint64(i+1)<<32, served: cfg.Crawled}
+	for i := range cfg.Sensors {
+		sn := newSensor(&cfg, i)
 		sn.next = sn.after(cfg.Start, r.end)
-		r.sensors[id] = sn
+		r.sensors[sn.Listed.ID] = sn
 		r.order = append(r.order, sn)
 	}
 	if r.p, err = planner.New(f, cfg.Parameters, cfg.saved(f), cfg.Start); err != nil {
 		return Result{}, fmt.Errorf("sim: %w", err)
+	}
+	if cfg.Paced && cfg.Parameters.Capacity > 0 {
+		r.pace = newPace(cfg.Parameters.Capacity)
 	}
 	if err := r.loop(); err != nil {
 		return Result{}, fmt.Errorf("sim: %w", err)
 	}
 	r.finish()
 	return r.res, nil
+}
+
+// fleet is what is listed at Start.
+func (c Config) fleet() (*fleet.Fleet, error) {
+	listed := make([]fleet.Sensor, len(c.Sensors))
+	for i := range c.Sensors {
+		if listed[i] = c.Sensors[i].Listed; listed[i].ID == "" {
+			return nil, fmt.Errorf("sensor %d has no id", i)
+		}
+	}
+	return fleet.New(listed)
 }
 
 // saved is what a daemon would have stored of a fleet that was crawled at Start.
@@ -189,10 +200,14 @@ func (r *run) loop() error {
 			}
 			r.p.Adopt(plan, now)
 		}
-		v, ok, wake := r.p.Next(now)
-		if ok {
-			r.visit(v, now)
-			continue
+		wake := now.Add(r.pause(now))
+		if !wake.After(now) {
+			var v visit.Visit
+			var ok bool
+			if v, ok, wake = r.p.Next(now); ok {
+				r.visit(v, now)
+				continue
+			}
 		}
 		if len(r.pending) > 0 && r.pending[0].Ended.Before(wake) {
 			wake = r.pending[0].Ended
@@ -205,6 +220,23 @@ func (r *run) loop() error {
 	return nil
 }
 
+// newPace lets that many visits start in a second, and a burst of 20 ms worth.
+func newPace(capacity int) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(capacity), max(1, capacity/50))
+}
+
+// pause is how long the pace asks to wait before the next start.
+func (r *run) pause(now time.Time) time.Duration {
+	if r.pace == nil {
+		return 0
+	}
+	missing := 1 - r.pace.TokensAt(now)
+	if missing <= 0 {
+		return 0
+	}
+	return 1 + time.Duration(missing/float64(r.pace.Limit())*float64(time.Second))
+}
+
 func (r *run) visit(v visit.Visit, now time.Time) {
 	if r.cfg.Watch != nil {
 		r.cfg.Watch(v, now)
@@ -212,6 +244,9 @@ func (r *run) visit(v visit.Visit, now time.Time) {
 	if !v.Deadline.After(now) {
 		r.observe(planner.Missed(v, now), now)
 		return
+	}
+	if r.pace != nil {
+		r.pace.AllowN(now, 1)
 	}
 	r.res.Attempts++
 	heap.Push(&r.pending, r.sensors[v.Sensor].answer(v, now, r))

@@ -111,7 +111,7 @@ func TestSkew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sensor{Sensor: Sensor{Plan: plan, Skew: 2 * time.Second}, seed: 5}
+	s := &sensor{Sensor: &Sensor{Plan: plan, Skew: 2 * time.Second}, seed: 5}
 	const cycles = 4000
 	counts := map[time.Duration]int{}
 	offsets := []time.Duration{-4, -2, 0, 2, 4}

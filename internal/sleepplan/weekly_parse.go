@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -72,17 +73,25 @@ func Weekly(entries []string, zone string, except []Exception) (Plan, error) {
 	return Plan{kind: KindWeekly, weekly: w}, nil
 }
 
+// loadedZones are the time zones that have been loaded, by name: each takes some kilobytes, and a
+// million sensors lie in few of them.
+var loadedZones sync.Map
+
 // loadZone refuses the names that mean what the machine is set to.
 func loadZone(name string) (*time.Location, error) {
 	if name == "Local" || name == "localtime" {
 		return nil, fmt.Errorf("weekly: time zone %q differs between machines; "+
 			"name one such as Europe/Berlin", name)
 	}
+	if zone, ok := loadedZones.Load(name); ok {
+		return zone.(*time.Location), nil
+	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
 		return nil, fmt.Errorf("weekly: time zone %q: want an IANA name such as Europe/Berlin, "+
 			"upper and lower case matter: %w", name, err)
 	}
+	loadedZones.Store(name, zone)
 	return zone, nil
 }
 

@@ -159,3 +159,13 @@ func FuzzParseWeekly(f *testing.F) {
 		}
 	})
 }
+
+// A million sensors of one time zone share it.
+func TestZonesAreShared(t *testing.T) {
+	a, b := must(Weekly([]string{"mon 10:00-11:00"}, "Asia/Tokyo", nil)),
+		must(Weekly([]string{"daily 18:00-09:00"}, "Asia/Tokyo", nil))
+	other := must(Weekly([]string{"daily 18:00-09:00"}, "Europe/Berlin", nil))
+	if a.weekly.zone != b.weekly.zone || a.weekly.zone == other.weekly.zone {
+		t.Errorf("%p and %p, another one %p", a.weekly.zone, b.weekly.zone, other.weekly.zone)
+	}
+}

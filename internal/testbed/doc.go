@@ -10,7 +10,7 @@
 // drift from the plan that the operator believes in, think before it answers,
 // answer separately, in blocks or without an ETag, and misbehave in the ways
 // named by the Fault constants and by Modes. A Proxy is a bad network in front of
-// any UDP server.
+// any UDP server. A Crowd is many plain sensors behind one socket, for load.
 //
 // What the bed logs is the truth a crawler is measured against: Latency and
 // WastedRequests are computed from that log alone and share no code with what
