@@ -89,35 +89,41 @@ func daySize() (sensors, hours int) {
 	return 1000, 24
 }
 
-// A whole virtual day: every promise that the observer knows of holds at any instant, and
-// decisions are the same for any number of workers.
+// A whole virtual day: every promise that the observer knows of holds at any instant.
 func TestVirtualDay(t *testing.T) {
 	n, hours := daySize()
-	seed := soakSeed()
-	sensors := randomFleet(t, n, seed)
-	par := dayParameters()
-	var first uint64
-	for i, workers := range []int{1, 8} {
-		o := newObserver(sensors, par)
-		res, err := Run(o.on(Config{Sensors: sensors, Parameters: par, Start: dayStart, Seed: seed,
-			Duration: time.Duration(hours) * time.Hour, Workers: workers, Paced: true}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.report(t)
-		if i == 0 {
-			first = o.trace
-			t.Logf("%d sensors, %d h: %d visits %v, %d events, mean latency %.0f s; events waited %.3f "+
-				"of what was promised; busiest minute %d starts", n, hours, o.visits, res.Visits,
-				res.Events, res.Mean(), o.fresh.waited/o.fresh.promised, o.minute.busiest)
-			if res.Visits[visit.Described] == 0 || res.Visits[visit.Asleep] == 0 {
-				t.Errorf("a day without described or unanswered visits: %v", res.Visits)
-			}
-		}
-		if o.trace != first {
+	sensors := randomFleet(t, n, soakSeed())
+	o, res := observedDay(t, sensors, hours, 8)
+	o.report(t)
+	t.Logf("%d sensors, %d h: %d visits %v, %d events, mean latency %.0f s; events waited %.3f "+
+		"of what was promised; busiest minute %d starts", n, hours, o.visits, res.Visits,
+		res.Events, res.Mean(), o.fresh.waited/o.fresh.promised, o.minute.busiest)
+	if res.Visits[visit.Described] == 0 || res.Visits[visit.Asleep] == 0 {
+		t.Errorf("a day without described or unanswered visits: %v", res.Visits)
+	}
+}
+
+// Decisions are the same for any number of workers.
+func TestWorkersDecideAlike(t *testing.T) {
+	sensors := randomFleet(t, 600, soakSeed())
+	one, _ := observedDay(t, sensors, 12, 1)
+	for _, workers := range []int{2, 8} {
+		if o, _ := observedDay(t, sensors, 12, workers); o.trace != one.trace || o.visits == 0 {
 			t.Errorf("%d workers decide differently from 1", workers)
 		}
 	}
+}
+
+func observedDay(t *testing.T, sensors []Sensor, hours, workers int) (*observer, Result) {
+	t.Helper()
+	par := dayParameters()
+	o := newObserver(sensors, par)
+	res, err := Run(o.on(Config{Sensors: sensors, Parameters: par, Start: dayStart, Seed: soakSeed(),
+		Duration: time.Duration(hours) * time.Hour, Workers: workers, Paced: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, res
 }
 
 // Where the capacity leaves little room, starts keep it in every minute, and nothing else
