@@ -22,6 +22,7 @@ type world struct {
 	hostile []string      // names of modes; "" = one that behaves and is not counted
 	limits  string        // of the configuration
 	span    time.Duration // between two polls of a sensor
+	planned bool          // not polled: listed as always awake, one crawl in a span
 
 	bed    *testbed.Bed
 	names  map[string]bool // of the honest ones
@@ -48,7 +49,11 @@ func (w *world) open(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.names[s.Name()] = spec.Fault == "" && !strings.HasPrefix(s.Name(), "bad-")
-		list += fmt.Sprintf("  - {id: %q, uri: %q, ack_timeout: 200ms}\n", s.Name(), s.URI())
+		plan := ""
+		if w.planned {
+			plan = ", sleep_plan: always_on, max_crawls: 2"
+		}
+		list += fmt.Sprintf("  - {id: %q, uri: %q, ack_timeout: 200ms%s}\n", s.Name(), s.URI(), plan)
 	}
 	for i := range w.honest {
 		add(testbed.Spec{Name: fmt.Sprintf("good-%05d", i)})
@@ -64,10 +69,14 @@ func (w *world) open(t *testing.T) {
 		m.Spec.Name = fmt.Sprintf("bad-%05d", i)
 		add(m.Spec)
 	}
+	budget := "range: 1h, budget: 100000/sensor"
+	if w.planned {
+		budget = fmt.Sprintf("range: %v, budget: 1/sensor", w.span)
+	}
 	s := newSite(t, fmt.Sprintf("sensor_files: [list.yaml]\nlog: {level: info, format: json}\n"+
-		"planner: {range: 1h, budget: 100000/sensor, capacity: 2000/s}\nlimits: {%s}\n"+
-		"polling: {policy: fixed, bootstrap: %v, min_gap: 100ms, max_gap: %[2]v}\n",
-		w.limits, w.span))
+		"planner: {%s, capacity: 2000/s}\nlimits: {%s}\n"+
+		"polling: {policy: fixed, bootstrap: %v, min_gap: 100ms, max_gap: %[3]v}\n",
+		budget, w.limits, w.span))
 	s.write("list.yaml", list)
 	w.daemon = s.run(binary(t))
 	w.ready = time.Now()
@@ -138,6 +147,20 @@ func (w *world) peak(t *testing.T) (resident, sockets int) {
 	return kib << 10, sockets
 }
 
+// openable is honest, or as many as two worlds of them with a hundredth more can have sockets.
+func openable(t *testing.T, honest int) int {
+	t.Helper()
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	if most := int(files.Cur)/2 - 500; 100*honest/99 > most {
+		honest = most / 100 * 99
+		t.Logf("only %d sensors: no more than %d files may be open", honest, files.Cur)
+	}
+	return honest
+}
+
 // One hostile sensor in a hundred: the others stay as fresh as without it, the daemon
 // within slots times the longest body, and no socket is opened. A daemon whose limits
 // let the hostile ones hold every seat is caught by the same figures.
@@ -149,14 +172,7 @@ func TestHostileFew(t *testing.T) {
 	if os.Getenv("CRAWLD_CI") != "" {
 		honest, span = 9900, 10*time.Second
 	}
-	var files syscall.Rlimit // a socket for each sensor, twice
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		t.Fatal(err)
-	}
-	if most := int(files.Cur)/2 - 500; 100*honest/99 > most {
-		honest = most / 100 * 99
-		t.Logf("only %d sensors: no more than %d files may be open", honest, files.Cur)
-	}
+	honest = openable(t, honest)
 	limits := fmt.Sprintf("progress: %v, per_host: 256, per_subnet: 256", 10*time.Second/squeeze)
 	var hostile []string
 	for i := range honest / 99 {
@@ -195,6 +211,65 @@ func TestHostileFew(t *testing.T) {
 	for _, w := range []*world{clean, mixed, held} {
 		w.daemon.stop(syscall.SIGTERM)
 	}
+}
+
+// The same for sensors whose sleep plan is listed. What their freshness loses is told by the
+// simulator, where it has no noise (TestHostileFewAmongPlanned of package sim). On a real
+// clock a range is crawled at whatever instant its plan finds, and three of them are no
+// measure of a hundredth. So what is held here is what a wall clock can tell: no honest sensor
+// is left out, the copies are as old as a crawl a range makes them at most, the daemon stays
+// within slots times the longest body, and no socket is opened.
+func TestHostileFewPlanned(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the daemon's memory and sockets are read from /proc")
+	}
+	honest, span := 297, 2*time.Second
+	if os.Getenv("CRAWLD_SOAK") != "" {
+		honest, span = 9900, 10*time.Second
+	}
+	honest = openable(t, honest)
+	var hostile []string
+	for i := range honest / 99 {
+		hostile = append(hostile, worstModes[i%len(worstModes)])
+	}
+	limits := fmt.Sprintf("progress: %v, per_host: 256, per_subnet: 256", 10*time.Second/squeeze)
+	clean := &world{honest: honest, hostile: make([]string, len(hostile)), limits: limits,
+		span: span, planned: true}
+	mixed := &world{honest: honest, hostile: hostile, limits: limits, span: span, planned: true}
+	for _, w := range []*world{clean, mixed} {
+		w.open(t)
+	}
+	<-time.After(time.Until(mixed.ready.Add(3 * span))) // the time that is measured
+	without, with := clean.age(), mixed.age()
+	base, sockets := clean.peak(t)
+	most, opened := mixed.peak(t)
+	t.Logf("mean age %v without, %v with %d hostile of %d; %d and %d MiB; %d sockets", without, with,
+		len(hostile), honest+len(hostile), base>>20, most>>20, opened)
+	for _, w := range []*world{clean, mixed} {
+		if age, left := w.age(), w.leftOut(); age > span || left > 0 {
+			t.Errorf("mean age %v at a crawl each %v, %d never answered", age, span, left)
+		}
+		w.daemon.stop(syscall.SIGTERM)
+	}
+	if bound := base + 1024*64<<10; most > bound {
+		t.Errorf("%d bytes resident, at most %d promised", most, bound)
+	}
+	if opened != sockets {
+		t.Errorf("%d sockets, %d without hostile sensors", opened, sockets)
+	}
+}
+
+// leftOut is how many honest sensors have not given a whole answer.
+func (w *world) leftOut() int {
+	left := w.honest
+	seen := map[string]bool{}
+	for _, r := range w.bed.Requests() {
+		if r.Answered && r.Complete && w.names[r.Sensor] && !seen[r.Sensor] {
+			seen[r.Sensor] = true
+			left--
+		}
+	}
+	return left
 }
 
 // staleness against the sum over small steps.

@@ -175,18 +175,31 @@ func (p *Planner) demandFrom(s *sensor, from time.Time) *scheduler.Demand {
 }
 
 // earliest is the first instant at which the sensor may be asked again: not
-// before the rest it asked for, nor within the minimum gap of the last attempt.
+// before the rest it asked for, nor within the minimum gap of the last attempt. From the
+// second failure in a row on that gap doubles with each, up to the maximum: what nobody has
+// seen of the sensor is worth ever more, but it must not take a retry every few seconds from
+// the others.
 func (p *Planner) earliest(s *sensor, now time.Time) time.Time {
 	from := now
 	if s.rec.NotBefore.After(from) {
 		from = s.rec.NotBefore
 	}
 	if !s.rec.LastAttempt.IsZero() {
-		if gap := s.rec.LastAttempt.Add(p.polling(s).MinGap); gap.After(from) {
+		if gap := s.rec.LastAttempt.Add(p.retryGap(s)); gap.After(from) {
 			from = gap
 		}
 	}
 	return from
+}
+
+// retryGap is the least time between a sensor's last attempt and one more.
+func (p *Planner) retryGap(s *sensor) time.Duration {
+	par := p.polling(s)
+	gap := par.MinGap
+	for k := 1; k < s.rec.Failures && gap < par.MaxGap; k++ {
+		gap = min(2*gap, par.MaxGap)
+	}
+	return gap
 }
 
 // replan plans one sensor anew, from now to the range's end, at its current

@@ -189,7 +189,9 @@ func (n *Snapshot) reserve(polls float64, unknown, all int) {
 }
 
 // budget is theta for the solver: what polls and, by the failure share learned
-// lately, retries leave of it.
+// lately, retries leave of it. The retries are rounded: a share that is halved from range to
+// range never comes to nothing, and one visit that failed once would cost the fleet a
+// crawl of every range.
 func (n *Snapshot) budget() int {
 	theta := n.rec.Theta
 	retries := 0.0
@@ -199,7 +201,7 @@ func (n *Snapshot) budget() int {
 	if !n.rest.IsZero() {
 		return n.left
 	}
-	left := max(min(theta, 1), int(math.Floor(float64(theta-n.rec.Reserved)-retries)))
+	left := max(min(theta, 1), theta-n.rec.Reserved-int(math.Round(retries)))
 	n.rec.Retries = max(0, theta-n.rec.Reserved-left)
 	return left
 }

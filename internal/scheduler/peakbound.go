@@ -3,7 +3,6 @@ package scheduler
 import (
 	"fmt"
 	"math"
-	"time"
 )
 
 // PeakBound is a lower bound on the Objective of every plan of p that makes at most
@@ -58,7 +57,6 @@ const patience = 20
 type peakDual struct {
 	p      *Problem // of all legal ticks
 	w      *worker
-	spill  spill // for its slots
 	ahead  float64
 	price  float64   // mu
 	prices []float64 // pi, by slot
@@ -86,12 +84,9 @@ func newPeakDual(p *Problem) (*peakDual, float64, error) {
 	sol := s.solution()
 	s.spillBack(sol)
 	q.Candidates, q.Step = Grid, 1
-	b := &peakDual{p: &q, w: &worker{}, spill: spill{p: &q}, ahead: s.ahead, price: s.price(),
-		reach: 1, room: float64(q.Capacity)}
-	if q.Tick > time.Second {
-		b.room = math.Floor(b.room * q.Tick.Seconds())
-	}
-	slots := b.spill.slot(q.Length-1) + 1
+	b := &peakDual{p: &q, w: &worker{}, ahead: s.ahead, price: s.price(), reach: 1,
+		room: float64(q.perSecond())}
+	slots := q.second(q.Length-1) + 1
 	b.prices, b.starts = make([]float64, slots), make([]float64, slots)
 	return b, sol.Objective, nil
 }
@@ -125,7 +120,7 @@ func (b *peakDual) cheapest(d *Demand) int64 {
 	for j := 1; j < last; j++ {
 		nd, charge := w.nodes[j], w.price
 		if j <= w.counted {
-			pi := b.prices[b.spill.slot(nd.x/4+w.origin)]
+			pi := b.prices[b.p.second(nd.x/4+w.origin)]
 			charge = int64(min((b.price+pi)/unit, float64(w.whole)))
 		}
 		if j <= w.counted && d.Cap == 0 {
@@ -139,7 +134,7 @@ func (b *peakDual) cheapest(d *Demand) int64 {
 	for j := from.at; j != 0; j = w.back[j].prev {
 		if int(j) <= w.counted {
 			b.crawls++
-			b.starts[b.spill.slot(w.nodes[j].x/4+w.origin)]++
+			b.starts[b.p.second(w.nodes[j].x/4+w.origin)]++
 		}
 	}
 	return sink.a*sink.x - sink.b + v

@@ -18,11 +18,16 @@ type start struct {
 }
 
 // spill spreads planned crawls so that no slot, a second or a tick where that is
-// longer, holds more than the server can start.
+// longer, holds more than the server can start. Within a second it does not look: crawls
+// of one tick start up to a second later. At the range's end that would be after the range,
+// which takes no crawl of it any more. So in its last second every tick is a slot, and none
+// holds a crawl where those of the second before need the time to start.
 type spill struct {
 	p       *Problem
 	sensors []SensorPlan
 	slots   [][]start
+	tail    int64             // first tick of the last second
+	full    bool              // no crawl may stand from there on
 	old     map[int32][]int32 // instants of moved sensors before the first move
 }
 
@@ -39,10 +44,7 @@ const dropped = -1
 // a thousand times the work and come out no better.
 func (s *solver) spillBack(sol *Solution) {
 	sp := &spill{p: s.p, sensors: sol.Sensors, old: make(map[int32][]int32)}
-	capacity := s.p.Capacity
-	if s.p.Tick > time.Second {
-		capacity = int(float64(capacity) * s.p.Tick.Seconds())
-	}
+	sp.tail = s.p.tail()
 	sp.slots = make([][]start, sp.slot(s.p.Length-1)+1)
 	for i := range sp.sensors {
 		for k, t := range sp.sensors[i].Ticks {
@@ -51,30 +53,93 @@ func (s *solver) spillBack(sol *Solution) {
 			sp.slots[at] = append(sp.slots[at], c)
 		}
 	}
-	for _, slot := range slices.Backward(sp.slots) {
-		if len(slot) > capacity {
-			sp.relieve(slot, capacity)
+	sp.full = sp.crowded()
+	for k, slot := range slices.Backward(sp.slots) {
+		if room := sp.room(int64(k)); len(slot) > room {
+			sp.relieve(slot, room)
 		}
 	}
 	s.adopt(sol, sp)
 }
 
-// slot is the slot of a tick. The product stays below 2^57: a tick is shorter than
-// 2^30 nanoseconds here, and there are at most 2^27 of them.
-func (sp *spill) slot(t int64) int64 {
-	if sp.p.Tick >= time.Second {
+// second is the second of a tick, or the tick where that is longer. The product stays
+// below 2^57: a tick is shorter than 2^30 nanoseconds here, and there are at most 2^27 of
+// them.
+func (p *Problem) second(t int64) int64 {
+	if p.Tick >= time.Second {
 		return t
 	}
-	return int64(time.Duration(t) * sp.p.Tick / time.Second)
+	return int64(time.Duration(t) * p.Tick / time.Second)
+}
+
+// firstTick is the first tick of a second.
+func (p *Problem) firstTick(second int64) int64 {
+	if p.Tick >= time.Second {
+		return second
+	}
+	return int64((time.Duration(second)*time.Second + p.Tick - 1) / p.Tick)
+}
+
+// tail is the first tick of the range's last second or, where the range ends within one, of
+// the one before that.
+func (p *Problem) tail() int64 {
+	last := p.second(p.Length - 1)
+	if first := p.firstTick(last); last == 0 || time.Duration(p.Length-first)*p.Tick >= time.Second {
+		return first
+	}
+	return p.firstTick(last - 1)
+}
+
+// perSecond is what the server can start in a second, or in a tick where that is longer.
+func (p *Problem) perSecond() int {
+	if p.Tick > time.Second {
+		return int(float64(p.Capacity) * p.Tick.Seconds())
+	}
+	return p.Capacity
+}
+
+// slot is the slot of a tick.
+func (sp *spill) slot(t int64) int64 {
+	return sp.p.second(min(t, sp.tail)) + max(0, t-sp.tail)
 }
 
 // before is the last tick of the slot before t's.
 func (sp *spill) before(t int64) int64 {
-	if sp.p.Tick >= time.Second {
+	if t >= sp.tail {
 		return t - 1
 	}
-	begin := time.Duration(sp.slot(t)) * time.Second
-	return int64((begin+sp.p.Tick-1)/sp.p.Tick) - 1
+	return sp.p.firstTick(sp.slot(t)) - 1
+}
+
+// crowded tells whether more crawls stand in the tail and the second before it than can
+// start in one second.
+func (sp *spill) crowded() bool {
+	last := sp.slot(sp.tail)
+	if last == 0 || sp.p.Tick >= time.Second {
+		return false
+	}
+	sum := 0
+	for _, slot := range sp.slots[last-1:] {
+		sum += len(slot)
+	}
+	return sum > sp.p.Capacity
+}
+
+// room is how many crawls a slot holds. From each tick of the tail on there are as many as
+// the rest of the range has time to start.
+func (sp *spill) room(slot int64) int {
+	into := slot - sp.p.second(sp.tail)
+	if into < 0 || sp.p.Tick >= time.Second {
+		return sp.p.perSecond()
+	}
+	rest := func(ticks int64) int64 {
+		return int64(float64(ticks) * sp.p.Tick.Seconds() * float64(sp.p.Capacity))
+	}
+	if sp.full {
+		return 0
+	}
+	left := sp.p.Length - sp.tail - into
+	return int(rest(left) - rest(left-1))
 }
 
 // relieve moves the least harmed crawls beyond the capacity out of a slot.

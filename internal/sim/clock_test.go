@@ -44,6 +44,7 @@ type badClock struct {
 	known    time.Duration // the offset that the planner was told of
 	watch    func(v visit.Visit, real, wall time.Time)
 	success  func(o visit.Outcome, real time.Time)
+	hostile  func(v visit.Visit, real time.Time) (o visit.Outcome, is bool) // nil: all behave
 	jumps    int
 }
 
@@ -129,6 +130,12 @@ func (c *badClock) start(v visit.Visit, real, wall time.Time) {
 	c.pace.AllowN(real, 1)
 	c.watch(v, real, wall)
 	v.Deadline = v.Deadline.Add(-c.off)
+	if c.hostile != nil {
+		if o, is := c.hostile(v, real); is {
+			heap.Push(&c.run.pending, o)
+			return
+		}
+	}
 	heap.Push(&c.run.pending, c.run.sensors[v.Sensor].answer(v, real, c.run))
 }
 
