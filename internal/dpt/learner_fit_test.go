@@ -24,7 +24,7 @@ func slowFit(e *evidence, f *fit, thin bool) float64 {
 			continue
 		}
 		if l.awake {
-			base += l.trust * logStray
+			base += l.trust * e.stray
 		}
 		looks = append(looks, folded{wrap(l.at-f.cut, f.Period), l.weight, l.awake})
 	}
