@@ -12,13 +12,14 @@ import (
 
 // A Learner finds out when a sensor sleeps from nothing but which visits it answers.
 //
-// It looks for the sensor at golden-ratio spacing (search), follows the first window to
-// its end (follow), looks for the next one (gap), and from then on weighs every period
-// that the contacts allow with all answers and silences there ever were, at an unknown
-// loss (period). The next probe goes where the believed periods and edges disagree most.
-// When one period is left and its edges are known, windows not looked at before must be
-// met (validate) before the plan is claimed. A claim is kept up by a few probes a day and
-// by every other visit, and ends only with Revoke.
+// It looks for the sensor at golden-ratio spacing and then evenly over the phases of likely
+// periods (search), follows the first window to its end (follow), looks for the next one
+// (gap), and from then on weighs every period that the contacts allow with all answers and
+// silences there ever were, at an unknown loss (period). The next probe goes where the
+// believed periods and edges disagree most. When one period is left and its edges are
+// known, windows not looked at before must be met (validate) before the plan is claimed. A
+// claim is kept up by a few probes a day and by every other visit, and ends only with
+// Revoke. A sensor that was taken for irregular is looked at closely again after a while.
 //
 // A plan is one window per period, or one window a day on some days of the week. Days
 // are those of UTC: the time zone of a sensor that follows a wall clock is unknown. When
@@ -207,7 +208,8 @@ func (l *Learner) learn(awake bool) {
 		l.plan(nil)
 		return
 	}
-	if !awake && (s.Stage == stageFollow || s.Stage == stageGap) {
+	over := s.over(e, awake)
+	if !over && !awake && (s.Stage == stageFollow || s.Stage == stageGap) {
 		l.plan(&belief{evidence: e}) // a silence more brings no second window
 		return
 	}
@@ -218,7 +220,7 @@ func (l *Learner) learn(awake bool) {
 		if len(s.Cells) == 0 {
 			s.Cells = around(s.Claimed.Period)
 		}
-	case awake && s.stale(e):
+	case over || awake && s.stale(e):
 		s.Cells = added(s.Cells, e.seeds(2*seconds(s.Limits.MinGap), b))
 	}
 	nice, best := e.nice(b, s.claimedPeriod())
@@ -228,6 +230,16 @@ func (l *Learner) learn(awake bool) {
 	s.settle(bel)
 	s.judge(bel)
 	l.plan(bel)
+}
+
+// overContacts is up to when periods are sought anew whenever a window ends.
+const overContacts = 40
+
+// over reports whether this silence ends a window after the first: now its length is known,
+// and with it how far apart windows are.
+func (s *learnerState) over(e *evidence, awake bool) bool {
+	return !awake && s.Stage == stageFollow && s.Contacts < overContacts && len(e.meetings()) > 1 &&
+		!(&belief{evidence: e}).following(s)
 }
 
 // Periods are sought anew after some contacts more: after afresh in any case, after retry
@@ -245,11 +257,11 @@ func (s *learnerState) stale(e *evidence) bool {
 	if len(lags) == 0 {
 		return false
 	}
-	if s.Mass >= sure && !s.Poor {
+	if s.Mass >= sure && !s.Poor && s.Loss < suspicious {
 		return false
 	}
 	wait := afresh
-	if len(s.Cells) == 0 || s.Mass == 0 || s.Poor {
+	if s.Contacts < overContacts && (len(s.Cells) == 0 || s.Mass == 0 || s.Poor) {
 		wait = retry
 	}
 	shorter := s.Lag == 0 || lags[0].most < 0.8*s.Lag
@@ -264,8 +276,12 @@ func (s *learnerState) stale(e *evidence) bool {
 // believed in are given up.
 const poorOdds = 2
 
-// sure is the mass of a period that is no longer sought.
-const sure = 0.9
+// sure is the mass of a period that is no longer sought, unless it takes a loss that is
+// suspicious to believe in it.
+const (
+	sure       = 0.9
+	suspicious = 0.2
+)
 
 // belief is what the stored state implies; nil without contact.
 func (l *Learner) belief() *belief {

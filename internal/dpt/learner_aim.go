@@ -12,7 +12,7 @@ var strides = [...]float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 17, 21, 27, 34, 43
 
 const (
 	leastGain  = 0.3  // bits; less is not worth a probe once the period is known
-	smallGain  = 0.05 // the same before
+	smallGain  = 0.01 // the same before: rivals have to fall to claimOthers
 	maxRhythms = 8    // periods far from each other that probes are aimed at
 	goodGain   = 0.6  // share of the largest gain for which the earliest is taken
 )

@@ -28,6 +28,7 @@ type evidence struct {
 	ref     int64 // newest contact, Unix ms
 	looks   []look
 	loss    float64
+	stray   float64 // log of the chance of an answer outside of a window
 	scale   float64 // rough length of an awake window, s
 	oldest  float64 // oldest contact, s
 	chain   float64 // see farthest; 0 = not worked out
@@ -38,8 +39,12 @@ type evidence struct {
 const (
 	// stray is the chance of an answer outside of a window: a late timer or a jump of
 	// a clock, not a rule.
-	stray    = 1e-3
-	logStray = -6.907755278982137
+	stray = 1e-3
+	// strayFirst is the same of the first fewContacts answers: after hundreds of silences
+	// it would be likelier that the one answer is no sign of a window than that the window
+	// is as short as it must be.
+	strayFirst  = 1e-8
+	fewContacts = 8
 	// halfTrust is the age at which a look counts half: the clock of a sensor that
 	// paces itself by delays walks away from where it once was.
 	halfTrust = 14 * day
@@ -124,6 +129,9 @@ const allied = 3
 // each other: steps through a gap say less than looks far apart, but there are more of them.
 func (s *learnerState) leastTelling() int {
 	n := len(s.Seen)
+	if s.Contacts == 0 {
+		return 0 // the sweep takes it up again first
+	}
 	if s.Claimed == nil || s.Claimed.Always {
 		return s.narrowest()
 	}
@@ -182,7 +190,11 @@ func (s *learnerState) evidence() (*evidence, bool) {
 		return nil, false
 	}
 	e := &evidence{ref: s.Seen[last].ms(), loss: s.Loss, looks: make([]look, len(s.Seen))}
-	up, down := math.Log((1-e.loss)/stray), math.Log(e.loss/(1-stray))
+	e.stray = math.Log(stray)
+	if s.Contacts < fewContacts {
+		e.stray = math.Log(strayFirst)
+	}
+	up, down := math.Log(1-e.loss)-e.stray, math.Log(e.loss/(1-stray))
 	e.weekday = int(time.UnixMilli(e.ref).UTC().Weekday())
 	newest := s.Seen[len(s.Seen)-1].ms()
 	half := max(halfTrust, 30*s.Period)
@@ -209,14 +221,13 @@ func (s *learnerState) evidence() (*evidence, bool) {
 
 func seconds(ms int64) float64 { return float64(ms) / 1000 }
 
-// A meeting is a run of contacts without a silence between them: one awake window, as
-// far as was seen.
+// A meeting is a run of contacts in one awake window, as far as was seen.
 type meeting struct {
 	first, last   float64 // contacts
 	before, after float64 // the second silences to either side, else +-Inf
 }
 
-// meetings are the runs of contacts, oldest first.
+// meetings are the runs of contacts in one window each, oldest first.
 func (e *evidence) meetings() []meeting {
 	var ms []meeting
 	for i := 0; i < len(e.looks); i++ {
@@ -224,13 +235,41 @@ func (e *evidence) meetings() []meeting {
 			continue
 		}
 		j := i
-		for j+1 < len(e.looks) && e.looks[j+1].awake {
-			j++
+		for {
+			next := e.joined(i, j)
+			if next == j {
+				break
+			}
+			j = next
 		}
 		ms = append(ms, meeting{e.looks[i].at, e.looks[j].at, e.silence(i, -1), e.silence(j, 1)})
 		i = j
 	}
 	return ms
+}
+
+// Two contacts are in one window as long as they are not further apart than oneWindow times
+// what was seen of it until then, windowSoon or half of the length that windows are known to
+// have. A single silence between them is a lost answer then, up to lostLate. A window taken
+// for two would show a period that is none, two taken for one would hide the period.
+const (
+	oneWindow  = 3
+	windowSoon = 15 // s
+	lostLate   = 60 // s
+)
+
+// joined is the contact after look j that belongs to the run from look i on; j if it ends.
+func (e *evidence) joined(i, j int) int {
+	least := max(windowSoon, oneWindow*(e.looks[j].at-e.looks[i].at))
+	for k := j + 1; k < len(e.looks) && k <= j+2; k++ {
+		if gap := e.looks[k].at - e.looks[j].at; e.looks[k].awake {
+			if k == j+1 && gap <= max(least, e.scale/2) || k == j+2 && gap <= min(least, lostLate) {
+				return k
+			}
+			return j
+		}
+	}
+	return j
 }
 
 // recent is the first contact of the newest window, as far as two silences in a row tell

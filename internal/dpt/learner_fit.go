@@ -201,7 +201,7 @@ func (e *evidence) fold(looks []look, h hypothesis, b *bench) {
 		i := key & (1<<phaseShift - 1)
 		l := &looks[i]
 		if l.awake {
-			b.alien += l.trust * logStray
+			b.alien += l.trust * e.stray
 		}
 		b.points = append(b.points, point{b.phases[i], l.weight, l.at, l.awake})
 	}

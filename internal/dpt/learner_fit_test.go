@@ -22,7 +22,7 @@ func foldedLooks(e *evidence, f *fit) (looks []foldedLook, stray float64) {
 			continue
 		}
 		if l.awake {
-			stray += l.trust * logStray
+			stray += l.trust * e.stray
 		}
 		looks = append(looks, foldedLook{wrap(l.at-f.cut, f.Period), l.weight})
 	}

@@ -12,6 +12,8 @@ const (
 	priorSingle  = 0.2
 	priorNice    = 0.4
 	priorDensity = 0.4 / 14 // per unit of ln(period)
+	// priorFraction is how likely a seventh, say, of a period that people set is beside it.
+	priorFraction = 0.05
 )
 
 // nicePeriods are those that people set, s.
@@ -21,8 +23,12 @@ var nicePeriods = [...]float64{
 }
 
 func (h hypothesis) prior() float64 {
-	if h.Step == 0 {
-		return math.Log(priorNice / float64(len(nicePeriods)))
+	nice := priorNice / float64(len(nicePeriods))
+	switch {
+	case h.Step == 0 && slices.Contains(nicePeriods[:], h.Period):
+		return math.Log(nice)
+	case h.Step == 0:
+		return math.Log(nice * priorFraction)
 	}
 	return math.Log(priorDensity * h.Step / h.Period)
 }
@@ -34,7 +40,7 @@ const (
 	maxDivisor   = 160 // periods that fit into the distance of two meetings
 	maxLeap      = 50
 	alike        = 0.7  // least ratio of widths of ranges that are held against each other
-	beam         = 64   // ranges of one width that are halved
+	beam         = 250  // ranges of one width that are halved: few looks tell them apart
 	maxSeeds     = 1500 // ranges in the distance of two meetings, about
 	maxFits      = 48   // hypotheses that decide on the next probe
 	minPeriod    = 10.  // s

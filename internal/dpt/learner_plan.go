@@ -22,7 +22,10 @@ const (
 // plan stores the next decision.
 func (l *Learner) plan(b *belief) {
 	s := &l.s
-	s.Stage = s.stage(b)
+	if s.Stage = s.stage(b); s.Stage == stageIrregular && s.rested() {
+		s.Base, s.Cells, s.Lag = s.Probes, nil, 0
+		s.Stage = s.stage(b)
+	}
 	s.Due, s.Why = l.choose(b, max(s.End, s.Last))
 }
 
@@ -34,7 +37,7 @@ func (s *learnerState) stage(b *belief) string {
 		return stageClaimed
 	case b == nil:
 		return stageSearch
-	case s.Probes-s.Base > effort+s.Base/2:
+	case s.Probes-s.Base > s.effort():
 		return stageIrregular
 	case (!b.periodic() || s.Poor) && b.following(s):
 		return stageFollow
@@ -49,6 +52,15 @@ func (s *learnerState) stage(b *belief) string {
 // effort is how many probes after the first contact are spent before the sensor is
 // taken for irregular.
 const effort = 150
+
+// effort grows with what was spent before.
+func (s *learnerState) effort() int { return effort + s.Base/2 }
+
+// pause is after how many times the effort a sensor that was taken for irregular is looked
+// at closely again: it may have been misjudged, or have changed.
+const pause = 4
+
+func (s *learnerState) rested() bool { return s.Probes-s.Base > pause*s.effort() }
 
 // choose is the next probe after now, ms.
 func (l *Learner) choose(b *belief, now int64) (int64, string) {
@@ -99,7 +111,8 @@ func (s *learnerState) upkeep(from int64) (int64, string) {
 	return c.Ref + int64(math.Ceil((edge+k*c.Period)*1000)), why
 }
 
-// search is the golden-ratio search.
+// search is the search at golden-ratio spacing; of a sensor that was never met and is
+// rarely awake, the sweep.
 func (s *learnerState) search(from int64, stage string) (int64, string) {
 	l := s.Limits
 	gap := float64(l.Bootstrap)
@@ -109,7 +122,9 @@ func (s *learnerState) search(from int64, stage string) (int64, string) {
 			k = s.Probes
 		}
 		gap = l.searchGap(k)
-		wanted = gap * spacing(s.Seed, s.Probes)
+		if wanted = gap * spacing(s.Seed, s.Probes); s.Contacts == 0 && s.Quiet >= sweepFrom {
+			wanted = s.sweep(gap)
+		}
 	}
 	return max(from, s.Last+int64(wanted)), stage + ": gap " + rounded(gap)
 }
@@ -164,16 +179,33 @@ func (s *learnerState) nextWindow(b *belief, from int64) (int64, string) {
 		patience = day
 	}
 	patience = min(patience, 1.1*day)
-	if t, share := b.jackpot(mid, seconds(from-b.ref), patience); share > 0 {
+	t, share := b.jackpot(mid, seconds(from-b.ref), patience)
+	if share >= b.worth() || share > 0 && s.Quiet > inVain && s.Quiet%4 == 0 {
 		return b.ref + int64(math.Round(t*1000)),
 			fmt.Sprintf("gap: %.0f%% of the likely periods have a window then", share*100)
 	}
 	// What was seen of the window may be its very end. But a sensor that was met after n
 	// looks is awake for about one part in n, and it was asleep for this long already.
-	gap := max(2.5*length, 0.7*b.covered()/float64(b.before()+2))
+	step := wideStep * length * math.Pow(stepGrowth, float64(min(s.Quiet, mostGrown)))
+	step = max(step, 1.5*b.covered()/float64(b.before()+2))
+	gap := min(step, max(longStep*length, seconds(s.Limits.MaxGap)))
 	at := max(from, s.Last+int64(gap*1000))
 	return at, "gap: " + rounded(gap*1000) + " apart for the next window"
 }
+
+// Steps to the next window. Those longer than a window cost no more probes than those
+// that are shorter: they step over some, but there are fewer up to each. So they start
+// longer than what was seen of the window, and grow.
+const (
+	wideStep   = 4    // in lengths of what was seen
+	longStep   = 2.5  // the same where that is more than the largest gap
+	stepGrowth = 1.05 // per silence
+	mostGrown  = 80   // silences up to which they grow
+)
+
+// inVain is the number of silences after which every fourth look goes where a nice period has
+// a window, however little the chance: a rare window is not met on the way.
+const inVain = 20
 
 // impatient is the number of silences after which one more is worth a day's wait.
 const impatient = 60
@@ -183,6 +215,17 @@ func (b *belief) before() int {
 	n := 0
 	for _, l := range b.looks {
 		if l.at < b.oldest {
+			n++
+		}
+	}
+	return n
+}
+
+// after is the number of looks since the newest contact.
+func (b *belief) after() int {
+	n := 0
+	for _, l := range b.looks {
+		if l.at > 0 {
 			n++
 		}
 	}
@@ -224,11 +267,19 @@ const (
 	worthWaiting = 0.2  // at any rate
 	leastWaiting = 0.02 // never for less
 	easilyFound  = 48   // looks before the first contact; after more the walk is hopeless
-	waitingGain  = 8    // for so much more than a look on the way offers
+	waitingGain  = 4    // for so much more than a look on the way offers
 )
 
+// worth is the least chance of a window for which it is waited. A look on the way meets one
+// with the chance of one in so many as there were before the first contact, and less the
+// longer none did.
+func (b *belief) worth() float64 {
+	looks := float64(b.before()+2) + float64(b.after())/2
+	return min(worthWaiting, max(waitingGain/looks, leastWaiting))
+}
+
 // jackpot is the instant after from at which the sensor is most likely awake if its
-// period is a nice one, and how likely. 0 where it is not worth waiting for.
+// period is a nice one, and how likely.
 func (b *belief) jackpot(mid, from, patience float64) (at, share float64) {
 	bn := &bench{}
 	var fits []*fit
@@ -273,11 +324,6 @@ func (b *belief) jackpot(mid, from, patience float64) (at, share float64) {
 		if p > 1.1*share {
 			at, share = t, p
 		}
-	}
-	// A look on the way meets the window with the chance of one in so many as there were
-	// before the first contact.
-	if share < min(worthWaiting, max(waitingGain/float64(b.before()+2), leastWaiting)) {
-		return 0, 0
 	}
 	return at, share
 }

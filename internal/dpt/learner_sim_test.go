@@ -135,8 +135,7 @@ func irregularSleeper(gap, awake float64) func(*sleeper, time.Time, float64) {
 var truths = []truth{
 	{"30s/5m", 300, 60, 90, cycleOf(300, 30, 0, 0)},
 	{"30s/301.3s", 301.3, 60, 90, cycleOf(301.3, 30, 0, 0.02)},
-	// More than the 90 of the others: at 10 % loss to find an odd period takes longer.
-	{"30s/437s", 437, 60, 100, cycleOf(437, 30, 0, 0)},
+	{"30s/437s", 437, 60, 90, cycleOf(437, 30, 0, 0)},
 	{"60s/15m", 900, 60, 90, cycleOf(900, 60, 0, 0)},
 	{"office", day, 70, 90, planOf("mon-fri 09:00-17:00")},
 	{"daily", day, 60, 90, planOf("daily 18:00-09:00")},
