@@ -50,7 +50,7 @@ func (s *soak) fuzz(ctx context.Context, i int, targets []target) {
 		each = min(max(s.length/time.Duration(2*len(targets)), leastFuzz), mostFuzz)
 	}
 	for _, t := range targets {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || s.rounds > 1 && s.over() {
 			return
 		}
 		// The targets draw their own seeds.

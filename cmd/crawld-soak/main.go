@@ -27,7 +27,7 @@ func main() {
 func run(ctx context.Context, args []string, table []invariant, out, errs io.Writer) int {
 	flags := flag.NewFlagSet("crawld-soak", flag.ContinueOnError)
 	flags.SetOutput(errs)
-	hours := flags.Float64("hours", 1, "how long; a round that has begun is ended")
+	hours := flags.Float64("hours", 1, "how long; the first round and a test that has begun are ended")
 	seed := flags.Uint64("seed", 1, "of the first round; each further one adds 1")
 	short := flags.Bool("short", false, "one round with the short counts")
 	only := flags.String("only", "", "comma-separated `IDS`, such as T2,T5; all of them if empty")

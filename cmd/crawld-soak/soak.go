@@ -21,7 +21,7 @@ type soak struct {
 	length    time.Duration
 	table     []invariant
 	tallies   []tally // by row of table
-	rounds    int
+	rounds    int     // begun
 	began     time.Time
 	took      time.Duration
 	dir       string // of the checkout; "" = the working directory
@@ -49,7 +49,7 @@ func (t tally) verdict() string {
 	return "ok"
 }
 
-// run goes through the table until the time is over, once at least.
+// run goes through the table once, and again and again until the time is over.
 func (s *soak) run(ctx context.Context) error {
 	s.began = time.Now()
 	length := s.length.String()
@@ -61,27 +61,40 @@ func (s *soak) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	again := func(inv invariant) bool { return !inv.once }
-	for s.rounds == 0 || !s.short && time.Since(s.began) < s.length &&
-		slices.ContainsFunc(s.table, again) {
-		seed := s.seed + uint64(s.rounds)
-		for i, inv := range s.table {
-			if inv.once && s.rounds > 0 {
-				continue
-			}
-			if inv.run == "" {
-				s.fuzz(ctx, i, targets)
-			} else {
-				s.try(ctx, i, seed, []string{"-run", inv.run, "-timeout", "3h"}, inv.pkg)
-			}
-			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("stopped in round %d: %w", s.rounds+1, err)
-			}
-			fmt.Fprintln(s.out, s.line(i))
-		}
+	again := slices.ContainsFunc(s.table, func(inv invariant) bool { return !inv.once })
+	for again && !s.over() || s.rounds == 0 {
 		s.rounds++
+		if err := s.round(ctx, targets); err != nil {
+			return fmt.Errorf("stopped in round %d: %w", s.rounds, err)
+		}
 	}
 	s.took = time.Since(s.began)
+	return nil
+}
+
+// over tells that a row which has not begun is not to begin. The first round is always whole.
+func (s *soak) over() bool {
+	return s.rounds > 0 && (s.short || time.Since(s.began) >= s.length)
+}
+
+func (s *soak) round(ctx context.Context, targets []target) error {
+	seed := s.seed + uint64(s.rounds-1)
+	for i, inv := range s.table {
+		switch {
+		case s.rounds > 1 && s.over():
+			return nil
+		case s.rounds > 1 && inv.once:
+			continue
+		case inv.run == "":
+			s.fuzz(ctx, i, targets)
+		default:
+			s.try(ctx, i, seed, []string{"-run", inv.run, "-timeout", "3h"}, inv.pkg)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		fmt.Fprintln(s.out, s.line(i))
+	}
 	return nil
 }
 
@@ -89,7 +102,7 @@ func (s *soak) run(ctx context.Context) error {
 func (s *soak) line(i int) string {
 	inv, t := s.table[i], s.tallies[i]
 	return fmt.Sprintf("%-4s %-30s seed %-6d %5d runs  %-44s %8v  %s", inv.id, inv.name,
-		s.seed+uint64(s.rounds), t.runs, s.figures(i), t.took.Round(time.Second), t.verdict())
+		s.seed+uint64(s.rounds-1), t.runs, s.figures(i), t.took.Round(time.Second), t.verdict())
 }
 
 func (s *soak) figures(i int) string {

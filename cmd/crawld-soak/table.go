@@ -95,6 +95,7 @@ var invariants = []invariant{
 	{id: "T17", name: "other implementations", pkg: "./internal/coapclient",
 		run: "^(TestLibcoapServer|TestLibcoapPSK|TestLibcoapOverTCP|TestGoCoAPServer|TestPlugtests|TestPlugtestsDTLS)$"},
 	{id: "T17", name: "other implementations, daemon", pkg: "./cmd/crawld", run: "^TestPeers$"},
+	{id: "L", name: "learned sleep plans", pkg: "./internal/dpt", run: "^TestLearner", once: true},
 	{id: "T18", name: "unit file", pkg: "./deploy", run: "^(TestUnit|TestNothingNeeded)"},
 }
 

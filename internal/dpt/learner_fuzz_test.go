@@ -112,7 +112,7 @@ func randomSteps(rng *rand.Rand, n int) []byte {
 func TestLearnerRandomSteps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 8))
 	seen := map[string]int{}
-	for i := range trials(30, 100) {
+	for i := range longTrials(30, 40, 100) {
 		p := testLearner()
 		if i%3 == 0 {
 			p.MinGap, p.MaxGap = 10*time.Second, 10*time.Minute

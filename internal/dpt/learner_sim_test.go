@@ -19,6 +19,14 @@ func trials(quick, full int) int {
 	return quick
 }
 
+// longTrials is trials for what takes minutes at full count: the soak has time for that.
+func longTrials(quick, full, soak int) int {
+	if os.Getenv("CRAWLD_SOAK") != "" {
+		return soak
+	}
+	return trials(quick, full)
+}
+
 // sleeper is a simulated sensor: windows sorted, and a chance that a visit is lost.
 type sleeper struct {
 	windows []sleepplan.Window

@@ -9,7 +9,7 @@ import (
 // A rare window of a period that people set is found with fewer probes than by
 // golden-ratio spacing, the control, and one of another period with no more.
 func TestSweepFindsRareWindows(t *testing.T) {
-	runs := trials(80, 300)
+	runs := trials(80, 200)
 	for _, c := range []struct{ period, awake, most float64 }{
 		{3600e3, 10e3, 0.85}, {1800e3, 6e3, 0.85}, {5003e3, 15e3, 1.25},
 	} {

@@ -81,7 +81,7 @@ func TestLearnerClaimsRegularSleepers(t *testing.T) {
 
 // A sensor that is rarely awake is found out with little more than it takes to find it.
 func TestLearnerFindsRareWindows(t *testing.T) {
-	seeds := trials(3, 20)
+	seeds := longTrials(3, 6, 20)
 	for _, loss := range []float64{0, 0.1} {
 		row := rowOf(rare, loss, 0, seeds)
 		t.Logf("loss %.1f: claimed %d of %d, period %d; probes %v", loss, row.claimed, seeds, row.right,
@@ -106,7 +106,7 @@ func TestLearnerClaimsNothingIrregular(t *testing.T) {
 	} {
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(trials(2, 10)) {
+			for seed := range uint64(longTrials(2, 4, 20)) {
 				for _, loss := range []float64{0, 0.1} {
 					if r := study(tr, seed, loss, 0); r.claimed {
 						t.Errorf("seed %d, loss %v: claimed %v awake of %v after %d probes", seed, loss,
@@ -144,7 +144,7 @@ func TestLearnerNearlyPlans(t *testing.T) {
 	} {
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
-			claims, awake, n := 0, 0, trials(2, 20)
+			claims, awake, n := 0, 0, longTrials(2, 6, 20)
 			for seed := range uint64(n) {
 				r := study(tr, seed, 0.1, 0)
 				if r.claimed {
@@ -246,7 +246,7 @@ func TestLearnerAlwaysAwake(t *testing.T) {
 func TestLearnerConfidence(t *testing.T) {
 	sure, right := 0, 0.0
 	for _, tr := range truths[:4] {
-		for seed := range uint64(trials(3, 40)) {
+		for seed := range uint64(trials(3, 20)) {
 			r := study(tr, 100+seed, 0.05, 0)
 			if !r.claimed || r.claim.Confidence < 0.9 {
 				continue
@@ -258,7 +258,7 @@ func TestLearnerConfidence(t *testing.T) {
 		}
 	}
 	t.Logf("%.1f of %d claims", right, sure)
-	if sure < trials(4, 40) || right < 0.9*float64(sure) {
+	if sure < trials(4, 20) || right < 0.9*float64(sure) {
 		t.Errorf("%.1f right among %d claims of confidence .9", right, sure)
 	}
 }
