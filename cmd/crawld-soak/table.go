@@ -96,6 +96,8 @@ var invariants = []invariant{
 		run: "^(TestLibcoapServer|TestLibcoapPSK|TestLibcoapOverTCP|TestGoCoAPServer|TestPlugtests|TestPlugtestsDTLS)$"},
 	{id: "T17", name: "other implementations, daemon", pkg: "./cmd/crawld", run: "^TestPeers$"},
 	{id: "L", name: "learned sleep plans", pkg: "./internal/dpt", run: "^TestLearner", once: true},
+	{id: "L", name: "half a fleet hides its plans", pkg: "./internal/sim",
+		run: "^TestHiddenSleepPlansAreLearned$"},
 	{id: "T18", name: "unit file", pkg: "./deploy", run: "^(TestUnit|TestNothingNeeded)"},
 }
 

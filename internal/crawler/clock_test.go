@@ -141,6 +141,7 @@ func setClock(t *testing.T, r *rig) (jumps *atomic.Int64) {
 			case <-r.crawler.stopped:
 				return
 			}
+			synctest.Wait() // what the loop has read must not be old before it is used
 			wallOff.Store([]int64{0, 1, -1, 3600, -3600, 365 * 86400, -365 * 86400, 90}[rng.IntN(8)])
 			jumps.Add(1)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -72,7 +72,7 @@ func TestHiddenSleepPlansAreLearned(t *testing.T) {
 			MaxGap: time.Hour}}
 	n, days, most := hiddenSize()
 	lastWeek := func(hide bool) (wait float64, res Result) {
-		sensors := halfHidden(t, n, 1)
+		sensors := halfHidden(t, n, soakSeed())
 		o := newObserver(sensors, par)
 		for i := range sensors {
 			if hide && i%2 == 1 {
@@ -82,7 +82,7 @@ func TestHiddenSleepPlansAreLearned(t *testing.T) {
 		}
 		run := func(days int) Result {
 			o.rewind()
-			res, err := Run(o.on(Config{Sensors: sensors, Parameters: par, Start: Epoch, Seed: 5,
+			res, err := Run(o.on(Config{Sensors: sensors, Parameters: par, Start: Epoch, Seed: 4 + soakSeed(),
 				Duration: time.Duration(days) * 24 * time.Hour, Workers: 2}))
 			if err != nil {
 				t.Fatal(err)
