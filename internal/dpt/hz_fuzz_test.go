@@ -237,6 +237,7 @@ func TestHZCheck(t *testing.T) {
 		"counts":                   func(h *hz) { h.Chain.FS = 0 },
 		"looks":                    func(h *hz) { h.Looks[1] = h.Looks[0] },
 		"chances":                  func(h *hz) { h.By[0] = 1001 },
+		"falling chances":          func(h *hz) { h.By[0], h.By[len(h.By)-1] = h.By[len(h.By)-1], h.By[0] },
 		"plan":                     func(h *hz) { h.By = h.By[1:] },
 		"gaps":                     func(h *hz) { h.Params.MinGap = 0 },
 		"target":                   func(h *hz) { h.Params.Target = .01 },

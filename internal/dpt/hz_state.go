@@ -146,5 +146,8 @@ func (h *hz) checkPlan() error {
 			return fmt.Errorf("hz: look %d after %d ms, chance %d", i, x, h.By[i])
 		}
 	}
+	if !slices.IsSorted(h.By) { // each look adds to what may have been found by then
+		return fmt.Errorf("hz: chances %d", h.By)
+	}
 	return nil
 }

@@ -184,6 +184,7 @@ func decodeEvent(c codec, key, row []byte, n *names) (e eventRow, err error) {
 	copy(v.Hash[from:], f.take(uint64(32-from)))
 	if form != idHash {
 		v.ID = f.eventID(form, [idLen]byte{}, nil)
+		f.bad = f.bad || v.ID == "" // is written as idHash
 	}
 	f.event(&e, n)
 	if e.raw == rawPacked && !f.bad {
