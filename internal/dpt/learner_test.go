@@ -98,7 +98,7 @@ func TestLearnerFindsRareWindows(t *testing.T) {
 // What cannot be claimed is not, however often it answers.
 func TestLearnerClaimsNothingIrregular(t *testing.T) {
 	coin := func(s *sleeper, _ time.Time, _ float64) { s.coin = 0.1 }
-	days := float64(trials(6, 45))
+	days := float64(longTrials(6, 20, 45))
 	for _, tr := range []truth{
 		{"irregular", 0, days, 0, irregularSleeper(270, 30)},
 		{"coin", 0, days, 0, coin},
@@ -144,7 +144,7 @@ func TestLearnerNearlyPlans(t *testing.T) {
 	} {
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
-			claims, awake, n := 0, 0, longTrials(2, 6, 20)
+			claims, awake, n := 0, 0, longTrials(2, 4, 20)
 			for seed := range uint64(n) {
 				r := study(tr, seed, 0.1, 0)
 				if r.claimed {
@@ -190,7 +190,7 @@ func TestJudgeCatchesWrongClaims(t *testing.T) {
 
 // A sensor that wakes every day is never claimed to leave out days, whatever answers get lost.
 func TestLearnerDailyHasNoMask(t *testing.T) {
-	claims, seeds := 0, trials(4, 40)
+	claims, seeds := 0, longTrials(4, 12, 40)
 	for seed := range uint64(seeds) {
 		tr := truth{"daily", day, 60, 0, planOf("daily 18:00-09:00")}
 		if seed%2 == 1 {

@@ -348,7 +348,7 @@ func group(t *testing.T, n, m, spare int, floor int64) *MDPT {
 // MDPT does what Algorithm 3 says, look by look.
 func TestMDPTTwin(t *testing.T) {
 	var rounds, refreshed, alone, failed int
-	n := trials(150, 1500)
+	n := trials(150, 1000)
 	for seed := range uint64(n) {
 		d := drawGroup(rand.New(rand.NewPCG(seed, 3)))
 		n := len(d.streams())

@@ -79,6 +79,7 @@ func crowdOf(t *testing.T, sensors []Sensor, length time.Duration, capacity, tol
 // visits are made and latency is that of even gaps, also where a sensor is dead. A planner
 // that does not know the server's capacity loses visits and freshness.
 func TestSensorsAlikeAreNotLateForTheirRange(t *testing.T) {
+	t.Parallel()
 	const n, ranges = 1000, 40
 	ends := 0.0
 	for _, c := range []struct {

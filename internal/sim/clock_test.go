@@ -252,6 +252,7 @@ func soakSeed() uint64 {
 // and no budget is exceeded in real time, and starts keep their pace. Once the clock is
 // right again, so is everything else.
 func TestClockJumps(t *testing.T) {
+	t.Parallel()
 	n, jumps := clockSize()
 	for _, every := range []time.Duration{2 * time.Minute, 25 * time.Minute} {
 		t.Run(every.String(), func(t *testing.T) {

@@ -91,6 +91,7 @@ func daySize() (sensors, hours int) {
 
 // A whole virtual day: every promise that the observer knows of holds at any instant.
 func TestVirtualDay(t *testing.T) {
+	t.Parallel()
 	n, hours := daySize()
 	sensors := randomFleet(t, n, soakSeed())
 	o, res := observedDay(t, sensors, hours, 8)
@@ -105,6 +106,7 @@ func TestVirtualDay(t *testing.T) {
 
 // Decisions are the same for any number of workers.
 func TestWorkersDecideAlike(t *testing.T) {
+	t.Parallel()
 	sensors := randomFleet(t, 600, soakSeed())
 	one, _ := observedDay(t, sensors, 12, 1)
 	for _, workers := range []int{2, 8} {
@@ -130,6 +132,7 @@ func observedDay(t *testing.T, sensors []Sensor, hours, workers int) (*observer,
 // breaks. Freshness is not looked at: a plan promises nothing of the crawls that it finds no
 // second for, and most of them are made later on.
 func TestVirtualRush(t *testing.T) {
+	t.Parallel()
 	sensors := randomFleet(t, 600, 20+soakSeed())
 	par := dayParameters()
 	par.Capacity = 1

@@ -66,6 +66,7 @@ func hiddenSize() (sensors, days int, most float64) {
 // wait little longer than those of the same sensors with known plans, within the same
 // budget, caps and gaps.
 func TestHiddenSleepPlansAreLearned(t *testing.T) {
+	t.Parallel()
 	par := planner.Parameters{Range: time.Hour, Tick: 100 * time.Millisecond, Step: 1,
 		GuardAuto: true, PerSensor: 4, Capacity: 500,
 		Polling: dpt.Params{Policy: dpt.DPTN, Bootstrap: 5 * time.Minute, MinGap: 10 * time.Second,

@@ -110,6 +110,7 @@ func beside(t *testing.T, sensors []Sensor, honest, ranges int,
 // half of that. Where nothing caps a sensor, one that tells of many events at each visit
 // takes the others' crawls.
 func TestHostileFewAmongPlanned(t *testing.T) {
+	t.Parallel()
 	honest, ranges := 297, 6
 	if os.Getenv("CRAWLD_SOAK") != "" {
 		honest, ranges = 9900, 24

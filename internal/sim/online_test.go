@@ -72,6 +72,7 @@ func TestPrefixes(t *testing.T) {
 // A failure that is planned around costs less than one that is ignored, and no range
 // ever makes more attempts than theta.
 func TestFailures(t *testing.T) {
+	t.Parallel()
 	f, err := online(t, 60, 2).Failures()
 	if err != nil {
 		t.Fatal(err)
@@ -114,6 +115,7 @@ func TestCountAttempts(t *testing.T) {
 }
 
 func TestRates(t *testing.T) {
+	t.Parallel()
 	f, err := online(t, 60, 1).Rates()
 	if err != nil {
 		t.Fatal(err)
@@ -198,6 +200,7 @@ func TestReloads(t *testing.T) {
 // Without skew every second of guard costs; with skew no guard costs more, and the
 // best one grows with the skew.
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	c := online(t, 5, 1)
 	f, err := c.Guard()
 	if err != nil {
@@ -232,6 +235,7 @@ func TestGuard(t *testing.T) {
 
 // The capacity holds, costs what it costs, and never less than the bound.
 func TestPeak(t *testing.T) {
+	t.Parallel()
 	c := online(t, 60, 1)
 	f, err := c.Peak()
 	if err != nil {

@@ -93,6 +93,7 @@ func near(s figure.Series) bool {
 // Look-ahead is within 1.03 of a plan that knows all ranges, for every family; the
 // other rules are not. Nothing is better than that plan.
 func TestRollingRules(t *testing.T) {
+	t.Parallel()
 	c := Rolling{Families: Families(), Sensors: 40, Ranges: 20, Runs: 1, Seed: 1}
 	if ci() {
 		c.Runs = 5
