@@ -21,7 +21,10 @@ func namedNothing(text string, tests map[string][]string) (faults []string, foun
 	for _, command := range goTest.FindAllString(text, -1) {
 		dir := strings.TrimPrefix(within.FindString(command), "./")
 		for _, m := range pattern.FindAllStringSubmatch(command, -1) {
-			kind := map[string]string{"run": "Test", "bench": "Benchmark"}[m[1]]
+			kinds := map[string][]string{
+				"run":   {"Test", "Fuzz"}, // a fuzz target's seeds
+				"bench": {"Benchmark"},
+			}[m[1]]
 			for alternative := range strings.SplitSeq(m[2]+m[3], "|") {
 				if alternative == "^$" || alternative == "." {
 					continue
@@ -30,10 +33,12 @@ func namedNothing(text string, tests map[string][]string) (faults []string, foun
 				is := regexp.MustCompile(alternative)
 				any := false
 				for _, name := range tests[dir] {
-					any = any || strings.HasPrefix(name, kind) && is.MatchString(name)
+					for _, kind := range kinds {
+						any = any || strings.HasPrefix(name, kind) && is.MatchString(name)
+					}
 				}
 				if !any {
-					faults = append(faults, command+": no "+kind+" has "+alternative)
+					faults = append(faults, command+": no "+kinds[0]+" has "+alternative)
 				}
 			}
 		}
@@ -41,7 +46,7 @@ func namedNothing(text string, tests map[string][]string) (faults []string, foun
 	return faults, found
 }
 
-// Every test and benchmark whose figure a document tells is there.
+// Every test, fuzz target and benchmark whose figure a document tells is there.
 func TestDocumentsNameTests(t *testing.T) {
 	tests := map[string][]string{} // by folder
 	_, files := sources(t)

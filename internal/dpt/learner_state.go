@@ -204,7 +204,7 @@ func (s *learnerState) check() error {
 		!(s.Mass >= 0 && s.Mass <= 1+1e-9):
 		return fmt.Errorf("scale %v, mass %v", s.Scale, s.Mass)
 	}
-	claims := s.Stage == stageClaimed || s.Stage == stageAwake
+	claims := s.Stage == stageClaimed || s.Stage == stageAwake // which use the claim
 	if s.Claimed == nil && claims || s.Claimed != nil && s.Stage != s.stage(nil) {
 		return fmt.Errorf("stage %q, claim %v", s.Stage, s.Claimed)
 	}

@@ -316,7 +316,7 @@ func TestRegularPublisherStaysWithItsTracker(t *testing.T) {
 			e, _ := m.p.Explain(id, m.now)
 			return e.Learner.State == "awake"
 		}
-		for !(found("s0") && found("s1")) && m.now.Before(start.Add(80*time.Hour)) {
+		for !(found("s0") && found("s1")) && m.now.Before(start.Add(48*time.Hour)) {
 			m.step()
 		}
 		if m.now.Before(start.Add(40 * time.Hour)) {

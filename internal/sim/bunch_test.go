@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/crawld/crawld/internal/fleet"
 	"github.com/crawld/crawld/internal/scheduler"
 	"github.com/crawld/crawld/internal/sleepplan"
@@ -46,7 +44,7 @@ func crowdOf(t *testing.T, sensors []Sensor, length time.Duration, capacity, tol
 	par.Range, par.PerSensor, par.Capacity = length, 1, told
 	par.Polling.MinGap = time.Second // of re-plans too, and below the shortest range
 	daemon := newBadClock(t, sensors, par, 1, dayStart.Add(time.Duration(ranges)*length))
-	daemon.pace = rate.NewLimiter(rate.Limit(capacity), max(1, capacity/50))
+	daemon.pace = newPace(capacity)
 	counted := 0.0
 	for i := range sensors {
 		daemon.run.order = append(daemon.run.order, daemon.run.sensors[sensors[i].Listed.ID])

@@ -90,8 +90,8 @@ func (c *Crowd) Requests() []int {
 	return all
 }
 
-// Repeats is how many requests came again, and Strange how many datagrams were no request for
-// a description.
+// Repeats is how many requests came again, and how many datagrams were no request for a
+// description.
 func (c *Crowd) Repeats() (repeats, strange int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
