@@ -436,7 +436,7 @@ func TestRingAgainstModel(t *testing.T) {
 	if os.Getenv("CRAWLD_CI") != "" {
 		checks := flag.Lookup("rapid.checks").Value
 		defer checks.Set(checks.String())
-		if err := checks.Set("2000"); err != nil {
+		if err := checks.Set("1000"); err != nil {
 			t.Fatal(err)
 		}
 	}

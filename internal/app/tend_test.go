@@ -16,6 +16,7 @@ import (
 	"github.com/crawld/crawld/internal/config"
 	"github.com/crawld/crawld/internal/repository"
 	"github.com/crawld/crawld/internal/testbed"
+	"github.com/crawld/crawld/internal/visit"
 )
 
 // eventually polls until a condition holds.
@@ -84,7 +85,7 @@ func TestNoSpaceHoldsCrawls(t *testing.T) {
 	}
 	rounds := 1
 	if os.Getenv("CRAWLD_CI") != "" {
-		rounds = 3
+		rounds = 2
 	}
 	for round := range rounds {
 		before := len(bed.Requests())
@@ -159,24 +160,26 @@ func TestDamagedBodyIsFetched(t *testing.T) {
 	if code := get(t, a, "/api/v1/body?id="+s.URI()); code != http.StatusServiceUnavailable {
 		t.Errorf("served, or not known to come: %d", code)
 	}
-	eventually(t, "the body", func() bool { return !a.repo.Damaged(latest.Hash) })
+	since := func() []visit.Outcome { // visits made after the damage was found
+		visits, err := a.repo.Visits(s.URI(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(visits, func(v visit.Outcome) bool { return v.Started.Before(found) })
+	}
+	eventually(t, "the body, or visits that do not bring it", func() bool {
+		return !a.repo.Damaged(latest.Hash) || len(since()) > 3
+	})
 	if body, err := a.repo.Body(latest.Hash); err != nil || string(body) != string(s.Body()) {
 		t.Errorf("%q, %v", body, err)
 	}
-	visits, err := a.repo.Visits(s.URI(), 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	after := 0
+	visits, after := since(), 0
 	for _, v := range slices.Backward(visits) {
-		if v.Started.Before(found) {
-			continue
-		}
 		if after++; v.Full && v.Blocks > 0 {
 			break
 		}
 	}
 	if after < 1 || after > 2 { // one may have been under way
-		t.Errorf("of %d visits the one with number %d after it was found was in full", len(visits), after)
+		t.Errorf("of %d visits since, number %d was in full", len(visits), after)
 	}
 }

@@ -106,7 +106,7 @@ func TestLearnerClaimsNothingIrregular(t *testing.T) {
 	} {
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(longTrials(2, 4, 20)) {
+			for seed := range uint64(longTrials(2, 2, 20)) {
 				for _, loss := range []float64{0, 0.1} {
 					if r := study(tr, seed, loss, 0); r.claimed {
 						t.Errorf("seed %d, loss %v: claimed %v awake of %v after %d probes", seed, loss,

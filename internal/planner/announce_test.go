@@ -213,7 +213,7 @@ func announcing(t *testing.T, seed uint64, reckless bool) (visits int, fault str
 // failures and ranges; without the rules they do not.
 func TestAnnouncementsKeepTheRules(t *testing.T) {
 	visits := 0
-	n := trials(300, 6000)
+	n := trials(300, 2500)
 	for seed := range uint64(n) {
 		got, fault := announcing(t, seed, false)
 		if fault != "" {

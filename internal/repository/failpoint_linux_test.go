@@ -53,7 +53,7 @@ func TestFailpoints(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(6, 6))
 	runs, hit, total := 0, map[string]int{}, 0
-	for range rounds(1, 10) {
+	for range rounds(1, 5) {
 		for _, p := range failpoints {
 			for _, fault := range faults {
 				path := dataFile(t)

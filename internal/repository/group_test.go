@@ -253,7 +253,7 @@ func (m *groupTwin) write(rnd *rand.Rand, at time.Time, order []int) Write {
 func TestGroupsTwin(t *testing.T) {
 	t.Parallel()
 	made, nested := 0, 0
-	for seed := range uint64(rounds(12, 300)) {
+	for seed := range uint64(rounds(12, 100)) {
 		n, k, err := groupHistory(t, seed, nil)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

@@ -408,7 +408,7 @@ func itself(r *Repository) discovery.Store { return r }
 func TestEventModel(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
-	for seed := range uint64(rounds(10, 150)) {
+	for seed := range uint64(rounds(10, 60)) {
 		if err := eventHistory(t, seed, itself, seen); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

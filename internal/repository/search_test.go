@@ -304,7 +304,7 @@ func (w twin) compare(r *Repository, rnd *rand.Rand, now time.Time) (int, error)
 
 func TestSearchAgainstScan(t *testing.T) {
 	t.Parallel()
-	hits, n := 0, rounds(15, 150)
+	hits, n := 0, rounds(15, 75)
 	for seed := range uint64(n) {
 		found, err := searchHistory(t, seed, nil)
 		if err != nil {

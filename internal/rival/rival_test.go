@@ -149,7 +149,7 @@ func TestTracesArePlayedHistories(t *testing.T) {
 	t.Parallel()
 	db := database(t, 2)
 	deepest, longest := 0, 0
-	for i := range trials(30, 600) {
+	for i := range trials(30, 200) {
 		rng := rand.New(rand.NewPCG(uint64(i), 1))
 		objects := 2 + rng.IntN(8)
 		records := history(rng, fmt.Sprint(i), objects, 5+rng.IntN(60))
