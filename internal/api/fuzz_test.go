@@ -40,7 +40,8 @@ func FuzzQuery(f *testing.F) {
 		if w.Code >= 500 {
 			t.Errorf("%s %s?%s: %d %s", r.Method, path, query, w.Code, w.Body)
 		}
-		if at := w.Header().Get("Location"); strings.HasPrefix(at, "//") || strings.Contains(at, "://") {
+		at, _, _ := strings.Cut(w.Header().Get("Location"), "?") // a query goes along as it came
+		if strings.HasPrefix(at, "//") || strings.Contains(at, "://") {
 			t.Errorf("%s redirects to %s", path, at)
 		}
 		switch kind, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";"); {

@@ -177,7 +177,7 @@ func bearer(r *http.Request) string {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""
 	}
-	return strings.TrimSpace(token)
+	return strings.Trim(token, " ")
 }
 
 // publishResult is the metric's label of an error.
