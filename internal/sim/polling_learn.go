@@ -62,15 +62,14 @@ func (c Learning) Validate() error {
 			ways++
 		}
 	}
+	period := c.Period + c.Irregular // one of them is not set
 	switch {
 	case ways != 1:
 		return errors.New("learning: set one of a cycle, a weekly plan and irregular windows")
 	case c.Weekly == nil && c.Irregular == 0 && (c.Awake <= 0 || c.Awake >= c.Period):
 		return fmt.Errorf("cycle %v/%v: must be awake for some of the period", c.Awake, c.Period)
-	case c.Weekly == nil && (max(c.Period, c.Irregular) < learningPeriod ||
-		max(c.Period, c.Irregular) > 7*day):
-		return fmt.Errorf("period %v: must lie in %v .. %v", max(c.Period, c.Irregular),
-			learningPeriod, 7*day)
+	case c.Weekly == nil && (period < learningPeriod || period > 7*day):
+		return fmt.Errorf("period %v: must lie in %v .. %v", period, learningPeriod, 7*day)
 	case !(c.Loss >= 0 && c.Loss < 1):
 		return fmt.Errorf("loss %v: must lie in 0 .. < 1", c.Loss)
 	case !(c.Days > 0 && c.Days <= mostDays):
