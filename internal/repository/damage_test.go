@@ -240,6 +240,48 @@ func TestBranchPages(t *testing.T) {
 	if branches == 0 {
 		t.Error("the file has no branch page")
 	}
+	swapKeys(t, file)
+}
+
+// Keys that changed places are found in branches by both walks, in leaves by the deep one.
+func swapKeys(t *testing.T, file []byte) {
+	t.Helper()
+	page, found := os.Getpagesize(), map[uint16]int{}
+	for at := 2 * page; at < len(file); at += page {
+		flags := order.Uint16(file[at+8:])
+		if flags != flagBranch && flags != flagLeaf || order.Uint16(file[at+10:]) < 3 {
+			continue
+		}
+		bad := bytes.Clone(file)
+		key := func(i int) []byte {
+			from := at + headerLen + i*elementLen
+			e := bad[from:]
+			if flags == flagLeaf {
+				e = e[4:]
+			}
+			from += int(order.Uint32(e))
+			return bad[from : from+int(order.Uint32(e[4:]))]
+		}
+		first, second := key(1), key(2)
+		if len(first) != len(second) {
+			continue
+		}
+		was := bytes.Clone(first)
+		copy(first, second)
+		copy(second, was)
+		found[flags]++
+		for _, deep := range []bool{false, true} {
+			err := layoutOf(t, bad).verify(deep)
+			if deep || flags == flagBranch {
+				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "out of order") {
+					t.Errorf("keys of page %d changed places, deep %v: got %v", at/page, deep, err)
+				}
+			}
+		}
+	}
+	if found[flagBranch] == 0 || found[flagLeaf] == 0 {
+		t.Errorf("pages with keys of one length: %v", found)
+	}
 }
 
 func layoutOf(t *testing.T, file []byte) *layout {

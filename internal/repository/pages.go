@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -111,7 +112,7 @@ func (l *layout) verify(deep bool) error {
 	l.seen = make(bitmap, l.high/64+1)
 	l.seen.add(0)
 	l.seen.add(1)
-	if err := l.tree(l.root, true, 0); err != nil {
+	if err := l.tree(l.root, true, 0, keys{}); err != nil {
 		return fmt.Errorf("%w: %w", err, ErrCorrupt)
 	}
 	if err := l.free(); err != nil {
@@ -148,8 +149,22 @@ func (l *layout) page(id uint64) ([]byte, error) {
 	return b, nil
 }
 
+// keys is where those of a page or of all pages under it lie: at least at from, below until.
+// nil is no bound. Where they are out of order bbolt finds some of its rows in one search, and
+// others in the next.
+type keys struct{ from, until []byte }
+
+// take reports whether the key of element i may come next. It is the bound of those after it.
+func (k *keys) take(key []byte, i uint64) bool {
+	after := bytes.Compare(key, k.from)
+	ok := (after > 0 || after == 0 && i == 0) &&
+		(k.until == nil || bytes.Compare(key, k.until) < 0)
+	k.from = key
+	return ok
+}
+
 // tree verifies the tree under a page. The top tree holds the buckets.
-func (l *layout) tree(id uint64, top bool, depth int) error {
+func (l *layout) tree(id uint64, top bool, depth int, in keys) error {
 	if depth > maxDepth {
 		return fmt.Errorf("page %d: the tree is more than %d pages deep", id, maxDepth)
 	}
@@ -159,36 +174,55 @@ func (l *layout) tree(id uint64, top bool, depth int) error {
 	}
 	switch flags := order.Uint16(p[8:]); flags {
 	case flagLeaf:
-		return l.leaf(id, p, top)
+		return l.leaf(id, p, top, in)
 	case flagBranch:
-		return l.branch(id, p, top, depth)
+		return l.branch(id, p, top, depth, in)
 	default:
 		return fmt.Errorf("page %d is in a tree, but is of type %#x", id, flags)
 	}
 }
 
-func (l *layout) branch(id uint64, p []byte, top bool, depth int) error {
+func (l *layout) branch(id uint64, p []byte, top bool, depth int, in keys) error {
 	n := uint64(order.Uint16(p[10:]))
 	if n == 0 || headerLen+n*elementLen > uint64(len(p)) {
 		return fmt.Errorf("branch page %d has %d elements", id, n)
 	}
-	leaves := !l.deep && !top && l.isLeaf(order.Uint64(p[headerLen+8:]))
 	for i := range n {
-		at := headerLen + i*elementLen
-		e := p[at:]
-		end := at + uint64(order.Uint32(e)) + uint64(order.Uint32(e[4:]))
-		if end > uint64(len(p)) {
+		key, ok := branchKey(p, i)
+		if !ok {
 			return fmt.Errorf("branch page %d: key %d lies outside", id, i)
 		}
-		child := order.Uint64(e[8:])
+		if !in.take(key, i) {
+			return fmt.Errorf("branch page %d: key %d is out of order", id, i)
+		}
+	}
+	leaves := !l.deep && !top && l.isLeaf(order.Uint64(p[headerLen+8:]))
+	for i := range n {
+		child := order.Uint64(p[headerLen+i*elementLen+8:])
 		if leaves && child < l.high && l.seen.add(child) {
 			continue
 		}
-		if err := l.tree(child, top, depth+1); err != nil {
+		under := keys{until: in.until}
+		under.from, _ = branchKey(p, i)
+		if i+1 < n {
+			under.until, _ = branchKey(p, i+1)
+		}
+		if err := l.tree(child, top, depth+1, under); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// branchKey is the key of element i, false if it lies outside of the page.
+func branchKey(p []byte, i uint64) ([]byte, bool) {
+	at := headerLen + i*elementLen
+	from := at + uint64(order.Uint32(p[at:]))
+	end := from + uint64(order.Uint32(p[at+4:]))
+	if end > uint64(len(p)) {
+		return nil, false
+	}
+	return p[from:end], true
 }
 
 // isLeaf looks at the type of a page. All leaves of a tree have one depth.
@@ -201,7 +235,7 @@ func (l *layout) isLeaf(id uint64) bool {
 	return err == nil && order.Uint64(head[:]) == id && order.Uint16(head[8:]) == flagLeaf
 }
 
-func (l *layout) leaf(id uint64, p []byte, top bool) error {
+func (l *layout) leaf(id uint64, p []byte, top bool, in keys) error {
 	n := uint64(order.Uint16(p[10:]))
 	if headerLen+n*elementLen > uint64(len(p)) {
 		return fmt.Errorf("leaf page %d has %d elements", id, n)
@@ -209,10 +243,14 @@ func (l *layout) leaf(id uint64, p []byte, top bool) error {
 	for i := range n {
 		at := headerLen + i*elementLen
 		e := p[at:]
-		value := at + uint64(order.Uint32(e[4:])) + uint64(order.Uint32(e[8:]))
+		key := at + uint64(order.Uint32(e[4:]))
+		value := key + uint64(order.Uint32(e[8:]))
 		end := value + uint64(order.Uint32(e[12:]))
 		if end > uint64(len(p)) {
 			return fmt.Errorf("leaf page %d: row %d lies outside", id, i)
+		}
+		if !in.take(p[key:value], i) {
+			return fmt.Errorf("leaf page %d: row %d is out of order", id, i)
 		}
 		if isBucket := order.Uint32(e)&1 != 0; isBucket != top {
 			return fmt.Errorf("leaf page %d: row %d: a bucket among rows or a row among buckets", id, i)
@@ -231,13 +269,13 @@ func (l *layout) bucket(id uint64, value []byte) error {
 		return fmt.Errorf("leaf page %d: a bucket of %d bytes", id, len(value))
 	}
 	if root := order.Uint64(value); root != 0 {
-		return l.tree(root, false, 0)
+		return l.tree(root, false, 0, keys{})
 	}
 	inline := value[bucketLen:]
 	if len(inline) < headerLen || order.Uint16(inline[8:]) != flagLeaf {
 		return fmt.Errorf("leaf page %d: an inline bucket without its page", id)
 	}
-	return l.leaf(id, inline, false)
+	return l.leaf(id, inline, false, keys{})
 }
 
 // free verifies the free list: what is listed would be overwritten next.
