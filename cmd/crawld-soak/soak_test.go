@@ -49,7 +49,8 @@ func TestSoakTellsVerdicts(t *testing.T) {
 		{id: "T2", name: "fails", pkg: ".", run: "^TestFails$", counts: kills},
 		{id: "T3", name: "skips", pkg: ".", run: "^TestSkips$"},
 		{id: "T4", name: "renamed", pkg: ".", run: "^TestGone$"},
-		{id: "T5", name: "fuzz", counts: []count{times(fuzzed, `(?s:.*)execs: (\d+)`)}},
+		{id: "T5", name: "peers", pkg: ".", run: "^Test(Holds|Skips)$"},
+		{id: "T6", name: "fuzz", counts: []count{times(fuzzed, `(?s:.*)execs: (\d+)`)}},
 	}
 	var out, errs strings.Builder
 	s := &soak{out: &out, errs: &errs, seed: 41, short: true, table: table,
@@ -57,14 +58,15 @@ func TestSoakTellsVerdicts(t *testing.T) {
 	if err := s.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"ok", "BROKEN in 1 of 1", "skipped", "BROKEN in 1 of 1", "ok"}
+	want := []string{"ok", "BROKEN in 1 of 1", "skipped", "BROKEN in 1 of 1",
+		"ok, parts skipped in 1", "ok"}
 	for i, v := range want {
 		if got := s.tallies[i].verdict(); got != v {
 			t.Errorf("%s: %s, want %s", table[i].name, got, v)
 		}
 	}
 	if s.code() != 1 || s.tallies[0].figures[0] != 7 || s.tallies[1].figures[0] != 3 ||
-		s.tallies[4].figures[0] < 1 {
+		s.tallies[5].figures[0] < 1 {
 		t.Errorf("exit code %d, %+v", s.code(), s.tallies)
 	}
 	for _, part := range []string{"T2 fails: failed\n", "T4 renamed: there is no such test\n",

@@ -472,7 +472,8 @@ func FuzzEventQuery(f *testing.F) {
 		if link := w.Header().Get("Link"); link != "" && !nextLink.MatchString(link) {
 			t.Errorf("%s?%s: Link: %s", path, query, link)
 		}
-		if strings.Trim(token, " ") != sees0 && contains(w.Body.String(), "acme:2") && !contains(query+name, "acme:2") {
+		other := strings.Trim(token, " ") != sees0 // any number of spaces comes before it
+		if other && contains(w.Body.String(), "acme:2") && !contains(query+name, "acme:2") {
 			t.Errorf("%s?%s shows %q what it may not see: %s", path, query, token, w.Body)
 		}
 	})

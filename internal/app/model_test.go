@@ -436,7 +436,11 @@ func TestRingAgainstModel(t *testing.T) {
 	if os.Getenv("CRAWLD_CI") != "" {
 		checks := flag.Lookup("rapid.checks").Value
 		defer checks.Set(checks.String())
-		if err := checks.Set("1000"); err != nil {
+		n := "1000"
+		if os.Getenv("CRAWLD_SOAK") != "" {
+			n = "2000"
+		}
+		if err := checks.Set(n); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -203,8 +203,11 @@ func store(t testing.TB, r *Repository, writes ...Write) {
 
 func dataFile(t testing.TB) string { return filepath.Join(t.TempDir(), "crawld.db") }
 
-// rounds is n, or more where time is no matter.
+// rounds is n, or more where time is no matter: in CI, and three times that in a soak.
 func rounds(n, ci int) int {
+	if os.Getenv("CRAWLD_SOAK") != "" {
+		return 3 * ci
+	}
 	if os.Getenv("CRAWLD_CI") != "" {
 		return ci
 	}

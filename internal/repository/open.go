@@ -123,7 +123,7 @@ type bolt struct {
 // all (ErrCorrupt) is left as it is.
 //
 // Opening verifies bbolt's structure, so that what it follows ends inside the
-// file: all pages of a file up to 256 MB, of a larger one the meta pages, the free
+// file and its keys are in order: all pages of a file up to 256 MB, of a larger one the meta pages, the free
 // list and the branch pages, about a hundredth. Values are verified when read.
 //
 // A file without the index of searches, or with one that is behind because an older

@@ -106,7 +106,8 @@ func readMeta(src io.ReaderAt, at uint64) (*layout, bool) {
 
 // verify walks the trees. Deep reads every page that is in use. Otherwise only
 // branch pages are read and leaves are taken as such by their depth, which
-// costs a hundredth: enough to know that every descent ends inside the file.
+// costs a hundredth: enough to know that every descent ends inside the file, on the one leaf
+// that may have the key.
 func (l *layout) verify(deep bool) error {
 	l.deep = deep
 	l.seen = make(bitmap, l.high/64+1)

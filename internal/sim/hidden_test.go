@@ -83,8 +83,8 @@ func TestHiddenSleepPlansAreLearned(t *testing.T) {
 		}
 		run := func(days int) Result {
 			o.rewind()
-			res, err := Run(o.on(Config{Sensors: sensors, Parameters: par, Start: Epoch, Seed: 4 + soakSeed(),
-				Duration: time.Duration(days) * 24 * time.Hour, Workers: 2}))
+			res, err := Run(o.on(Config{Sensors: sensors, Parameters: par, Start: Epoch,
+				Seed: 4 + soakSeed(), Duration: time.Duration(days) * 24 * time.Hour, Workers: 2}))
 			if err != nil {
 				t.Fatal(err)
 			}
